@@ -1,0 +1,53 @@
+"""VGTok: from pixels alone, how finely each region of a frame deserves to be read.
+
+`Tokenizer` turns an image into `Tokens`, a strict partition of the frame into 16, 32 and 64 px patches
+at the token budget you name. Names load on first use, so `import vgtok` costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vgtok.calibrate.tables import load_table
+    from vgtok.errors import BudgetError, InputError, VGTokError
+    from vgtok.tokenize.canvas import Canvas
+    from vgtok.tokenize.retention import RetentionTable
+    from vgtok.tokenize.tokenizer import Tokenizer
+    from vgtok.tokenize.tokens import Tokens
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Tokenizer": "vgtok.tokenize.tokenizer",
+    "Tokens": "vgtok.tokenize.tokens",
+    "Canvas": "vgtok.tokenize.canvas",
+    "RetentionTable": "vgtok.tokenize.retention",
+    "load_table": "vgtok.calibrate.tables",
+    "VGTokError": "vgtok.errors",
+    "InputError": "vgtok.errors",
+    "BudgetError": "vgtok.errors",
+}
+
+__all__ = [
+    "BudgetError",
+    "Canvas",
+    "InputError",
+    "RetentionTable",
+    "Tokenizer",
+    "Tokens",
+    "VGTokError",
+    "__version__",
+    "load_table",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'vgtok' has no attribute '{name}'")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,26 @@
+"""Retention tables by name: those the package ships, or a file of the caller's own."""
+
+from importlib.resources import files
+from pathlib import Path
+
+from vgtok.errors import InputError
+from vgtok.tokenize.retention import RetentionTable
+
+
+def shipped_tables() -> dict[str, Path]:
+    """Name and file of every table in the package."""
+    folder = Path(str(files("vgtok.calibrate") / "shipped"))
+    return {path.stem: path for path in sorted(folder.glob("*.json"))}
+
+
+def load_table(name_or_path: str | Path) -> RetentionTable:
+    """Load a shipped table by name or a table file by path."""
+    shipped = shipped_tables()
+    if str(name_or_path) in shipped:
+        return RetentionTable.from_file(shipped[str(name_or_path)])
+    path = Path(name_or_path)
+    if not path.exists():
+        raise InputError(
+            f"table: '{name_or_path}' is neither a file nor a shipped table ({', '.join(shipped) or 'none shipped'})"
+        )
+    return RetentionTable.from_file(path)

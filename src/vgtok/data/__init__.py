@@ -1,0 +1,1 @@
+"""Images and their boxes: data sets by name, and synthetic scenes the package renders itself."""

@@ -1,0 +1,1 @@
+"""Pictures: partitions over frames, plots of studies."""

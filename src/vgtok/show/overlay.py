@@ -1,0 +1,56 @@
+"""A partition drawn over its image: one outline per token, coloured by size, coarse tokens lightly tinted."""
+
+from typing import TYPE_CHECKING, Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from vgtok.errors import InputError
+from vgtok.tokenize.geometry import CELL, NODE, ROOT
+from vgtok.tokenize.images import read_image
+
+if TYPE_CHECKING:
+    from vgtok.tokenize.tokens import Tokens
+
+COLOURS = {CELL: (255, 196, 0), NODE: (0, 190, 255), ROOT: (120, 90, 255)}
+"""RGB outline per token size: warm where the frame is read finely, cool where coarsely."""
+
+_TINT = {CELL: 0.0, NODE: 0.14, ROOT: 0.24}
+_MIN_CELL = 8.0
+"""Source pixels a finest token must span for its outline to be seen; smaller images are drawn enlarged."""
+
+
+def draw_tokens(tokens: "Tokens", image: Any) -> Image.Image:
+    """Draw (N,) tokens over the image they came from; small images are enlarged so that outlines stay legible."""
+    pixels = read_image(image)
+    if pixels.shape[:2] != (tokens.source_height, tokens.source_width):
+        raise InputError(
+            f"image: {pixels.shape[1]} x {pixels.shape[0]} px, but these tokens belong to an image of "
+            f"{tokens.source_width} x {tokens.source_height}"
+        )
+    cell = CELL * min(tokens.source_width / tokens.width, tokens.source_height / tokens.height)
+    enlarge = max(1, round(_MIN_CELL / cell)) if max(pixels.shape) < 4096 else 1
+    if enlarge > 1:
+        size = (pixels.shape[1] * enlarge, pixels.shape[0] * enlarge)
+        pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_CUBIC), dtype=np.uint8)
+    return Image.fromarray(_drawn(pixels, tokens, enlarge))
+
+
+def _drawn(pixels: NDArray[np.uint8], tokens: "Tokens", enlarge: int) -> NDArray[np.uint8]:
+    corners = np.rint(tokens.source_boxes * enlarge).astype(np.int64)
+    canvas = pixels.copy()
+    tinted = pixels.astype(np.float32)
+    for size, weight in _TINT.items():
+        if weight:
+            colour = np.array(COLOURS[size], dtype=np.float32)
+            for x0, y0, x1, y1 in corners[tokens.sizes == size]:
+                region = tinted[y0:y1, x0:x1]
+                canvas[y0:y1, x0:x1] = region + (colour - region) * weight
+    # Coarse outlines first: where two sizes meet, the finer one is the one to see.
+    lines = canvas.copy()
+    for size in (ROOT, NODE, CELL):
+        for x0, y0, x1, y1 in corners[tokens.sizes == size]:
+            cv2.rectangle(lines, (int(x0), int(y0)), (int(x1), int(y1)), COLOURS[size], 1)
+    return np.asarray(cv2.addWeighted(lines, 0.75, canvas, 0.25, 0), dtype=np.uint8)

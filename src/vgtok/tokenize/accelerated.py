@@ -1,0 +1,107 @@
+"""Partitions of a batch whose pixels already live on an accelerator: the one module here that imports torch.
+
+The two cell statistics of the shipped tokenizer are computed on the device as max-pool chains over exact values; what
+leaves it is one number per 16-px cell, and the split is the shared numpy code. Other scores and gates read the pixels
+on the host. Either way the partition is the OpenCV path's, bit for bit.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from vgtok.errors import InputError
+from vgtok.tokenize.canvas import fit_canvas
+from vgtok.tokenize.frame import LUMA_WEIGHTS
+from vgtok.tokenize.gate import Structure
+from vgtok.tokenize.geometry import CELL, Extent
+from vgtok.tokenize.pyramid import Grid, nest
+from vgtok.tokenize.scores import TOP_HAT_WIDTHS
+from vgtok.tokenize.structure import HALF_SIZE
+from vgtok.tokenize.tokens import Tokens, tokens_from_splits
+
+if TYPE_CHECKING:
+    from vgtok.tokenize.tokenizer import Tokenizer
+
+
+def partition_batch(tokenizer: "Tokenizer", images: Tensor) -> list[Tokens]:
+    """Partition (B, 3, H, W) uint8 RGB images of one size, without resizing them."""
+    if images.ndim != 4 or images.shape[1] != 3 or images.dtype != torch.uint8 or 0 in images.shape:
+        raise InputError(f"images: {images.dtype} of shape {tuple(images.shape)} is not a uint8 (B, 3, H, W) batch")
+    if tokenizer.scorer != "tophat" or (tokenizer.gated and tokenizer.gate != "lambda_min"):
+        host = images.permute(0, 2, 3, 1).cpu().numpy()
+        return [tokenizer.partition(fit_canvas(np.ascontiguousarray(image), "native")) for image in host]
+    extent = Extent(*images.shape[2:])
+    luma = luma_16_bit(images)
+    scores = _on_host(top_hat_cells(luma), extent)
+    structures = _on_host(lambda_min_cells(luma), extent) if tokenizer.gated else [None] * len(scores)
+    return [
+        tokens_from_splits(
+            tokenizer.split(nest(score), None if cells is None else Structure(*nest(cells)[1:]), extent),
+            extent,
+            (extent.height, extent.width),
+        )
+        for score, cells in zip(scores, structures, strict=True)
+    ]
+
+
+def luma_16_bit(images: Tensor) -> Tensor:
+    """(B, 3, H, W) uint8 to (B, 1, H, W) float32 holding the 16-bit fixed-point luma, exactly."""
+    weights = torch.tensor(LUMA_WEIGHTS, dtype=torch.float32, device=images.device).view(1, 3, 1, 1)
+    return (images.float() * weights).sum(dim=1, keepdim=True)
+
+
+def top_hat_cells(luma: Tensor) -> Tensor:
+    """Largest 17-px white or black top-hat response per cell: (B, 1, H, W) to (B, rows, columns)."""
+    opened = _dilate(-_dilate(-luma))
+    closed = -_dilate(-_dilate(luma))
+    return _pool_cells(torch.maximum(luma - opened, closed - luma), CELL)
+
+
+def lambda_min_cells(luma: Tensor) -> Tensor:
+    """Largest half-size lambda_min per cell: (B, 1, H, W) to (B, rows, columns)."""
+    height, width = luma.shape[2:]
+    even = functional.pad(luma, (0, width % 2, 0, height % 2), mode="replicate")
+    # Means of 2 x 2 blocks, rounded half up, then 10 bits: whole numbers below 2 ** 18 throughout.
+    blocks = even[:, :, 0::2, 0::2] + even[:, :, 0::2, 1::2] + even[:, :, 1::2, 0::2] + even[:, :, 1::2, 1::2]
+    half = torch.floor((torch.floor((blocks + 2) / 4)) / 64)
+    near = functional.pad(half, (1, 1, 1, 1), mode="replicate")
+    down = near[:, :, :-2] + 2 * near[:, :, 1:-1] + near[:, :, 2:]
+    across = near[:, :, :, :-2] + 2 * near[:, :, :, 1:-1] + near[:, :, :, 2:]
+    x = (down[:, :, :, 2:] - down[:, :, :, :-2]).int()
+    y = (across[:, :, 2:] - across[:, :, :-2]).int()
+    xx, yy, xy = (_box_sum(product) for product in (x * x, y * y, x * y))
+    # The same single IEEE operations, in the same order, as the OpenCV path.
+    spread = (xx - yy).float()
+    cross = xy.float() * 2
+    smaller = (xx + yy).float() - torch.sqrt(spread * spread + cross * cross)
+    return _pool_cells(smaller.clamp_min(0), CELL // 2)
+
+
+def _dilate(values: Tensor) -> Tensor:
+    """Maximum over 17 x 17 px, rows then columns; max pooling ignores what lies outside the frame."""
+    width = max(TOP_HAT_WIDTHS)
+    rows = functional.max_pool2d(values, (1, width), stride=1, padding=(0, width // 2))
+    return functional.max_pool2d(rows, (width, 1), stride=1, padding=(width // 2, 0))
+
+
+def _box_sum(values: Tensor) -> Tensor:
+    """Sums of int32 values over the reading's window, nothing outside the frame."""
+    reach = HALF_SIZE.window // 2
+    padded = functional.pad(values, (reach, reach, reach, reach))
+    height, width = values.shape[2:]
+    rows = torch.stack([padded[:, :, i : i + height] for i in range(HALF_SIZE.window)]).sum(dim=0, dtype=torch.int32)
+    return torch.stack([rows[..., i : i + width] for i in range(HALF_SIZE.window)]).sum(dim=0, dtype=torch.int32)
+
+
+def _pool_cells(values: Tensor, cell: int) -> Tensor:
+    return functional.max_pool2d(values, cell, ceil_mode=True)[:, 0]
+
+
+def _on_host(cells: Tensor, extent: Extent) -> list[Grid]:
+    """(B, rows, columns) on the device to one padded grid per image on the host."""
+    grids = np.zeros((cells.shape[0], *extent.grid_shape(CELL)), dtype=np.float32)
+    grids[:, : cells.shape[1], : cells.shape[2]] = cells.cpu().numpy()
+    return list(grids)

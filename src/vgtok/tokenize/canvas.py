@@ -1,0 +1,97 @@
+"""8-bit RGB pixels to the canvas that is tokenized: resized to fit, padded right and bottom to 64 px.
+
+One policy for every caller: keep the ratio, never crop, pad with black. Padding holds no tokens; boxes on the
+canvas map back to the caller's pixels through the two exact axis ratios.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from vgtok.errors import InputError
+from vgtok.tokenize.geometry import ROOT, Extent
+
+CanvasSize = tuple[int, int] | Literal["native"]
+"""(long side, short side) of the frame to fit inside, either way up; or the image's own size."""
+
+DEFAULT_SIZE = (2048, 1152)
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """The frame a partition is made of.
+
+    `pixels` is (H, W, 3) uint8 RGB with H and W multiples of 64; the image fills its top-left `height` x `width`,
+    the rest is padding. `source_height` and `source_width` are the size of the image the caller gave.
+    """
+
+    pixels: NDArray[np.uint8]
+    height: int
+    width: int
+    source_height: int
+    source_width: int
+
+    @cached_property
+    def extent(self) -> Extent:
+        """The valid area, in pixels, cells and roots."""
+        return Extent(self.height, self.width)
+
+    @property
+    def image(self) -> NDArray[np.uint8]:
+        """The valid pixels alone, (height, width, 3): a view without the padding."""
+        return self.pixels[: self.height, : self.width]
+
+    def to_source(self, boxes: NDArray[np.generic]) -> NDArray[np.float64]:
+        """Map (N, 4) x0 y0 x1 y1 boxes on the canvas to the caller's pixels, clipped to the image."""
+        return to_source(boxes, (self.height, self.width), (self.source_height, self.source_width))
+
+    def from_source(self, boxes: NDArray[np.generic]) -> NDArray[np.float64]:
+        """Map (N, 4) x0 y0 x1 y1 boxes in the caller's pixels to the canvas."""
+        ratio = np.array([self.width / self.source_width, self.height / self.source_height] * 2)
+        return np.asarray(np.asarray(boxes, dtype=np.float64).reshape(-1, 4) * ratio)
+
+
+def to_source(
+    boxes: NDArray[np.generic], canvas_size: tuple[int, int], source_size: tuple[int, int]
+) -> NDArray[np.float64]:
+    """Map (N, 4) canvas boxes to source pixels; both sizes are (height, width) without padding."""
+    (height, width), (source_height, source_width) = canvas_size, source_size
+    limits = np.array([width, height, width, height], dtype=np.float64)
+    source_limits = np.array([source_width, source_height] * 2, dtype=np.float64)
+    clipped = np.minimum(np.maximum(np.asarray(boxes, dtype=np.float64).reshape(-1, 4), 0.0), limits)
+    # Multiply before dividing: the far edge then lands on the far edge without a rounding error.
+    return clipped * source_limits / limits
+
+
+def fitted_size(height: int, width: int, size: CanvasSize) -> tuple[int, int]:
+    """Height and width of an image once it fits `size`, keeping its ratio, either orientation."""
+    if size == "native":
+        return height, width
+    if not (isinstance(size, tuple) and len(size) == 2 and all(isinstance(s, int) and s > 0 for s in size)):
+        raise InputError(f"canvas: {size!r} is not (width, height) in whole pixels or 'native'")
+    long_side, short_side = max(size), min(size)
+    scale = min(long_side / max(height, width), short_side / min(height, width))
+    return max(1, round(height * scale)), max(1, round(width * scale))
+
+
+def fit_canvas(image: NDArray[np.uint8], size: CanvasSize = DEFAULT_SIZE) -> Canvas:
+    """Resize an (H, W, 3) uint8 RGB image to fit `size` and pad it to whole 64-px roots."""
+    source_height, source_width = image.shape[:2]
+    height, width = fitted_size(source_height, source_width, size)
+    if (height, width) != (source_height, source_width):
+        # Bilinear is the paper's; below half size it would skip pixels, so shrinking averages areas instead.
+        shrinks = 2 * height < source_height and 2 * width < source_width
+        method = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+        image = np.asarray(cv2.resize(image, (width, height), interpolation=method), dtype=np.uint8)
+    extent = Extent(height, width)
+    padded = (extent.root_rows * ROOT, extent.root_columns * ROOT)
+    if padded == (height, width):
+        pixels = np.ascontiguousarray(image)
+    else:
+        pixels = np.zeros((*padded, 3), dtype=np.uint8)
+        pixels[:height, :width] = image
+    return Canvas(pixels, height, width, source_height, source_width)

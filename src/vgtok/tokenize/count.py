@@ -1,0 +1,173 @@
+"""Exact budgets: the splits that give one image the token count asked for, whatever it holds.
+
+Splitting a node adds its children but one: 3 tokens, fewer where the frame ends inside it. Nodes are ordered once by
+score, parents first; a prefix of that order is the ungated descent at some threshold, and stopping the `rank` share
+with the least structure is the gate. So the count is a function of the prefix, and the prefix is found by bisection.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgtok.tokenize.gate import Structure
+from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent
+from vgtok.tokenize.pyramid import Pyramid, children
+from vgtok.tokenize.split import Nodes
+
+
+def target_count(budget: float, extent: Extent, *, levels: int) -> int:
+    """The token count nearest to `budget` x dense that a partition into `levels` sizes of this frame can have."""
+    least = extent.roots if levels == 3 else extent.rows(NODE) * extent.columns(NODE)
+    wanted = min(max(budget * extent.dense, least), extent.dense)
+    whole = extent.rows(CELL) % 2 == 0 and extent.columns(CELL) % 2 == 0
+    if levels == 3:
+        whole = extent.rows(CELL) % 4 == 0 and extent.columns(CELL) % 4 == 0
+    # Where every split adds exactly 3 the reachable counts are least + 3 m; a ragged edge fills the gaps.
+    return least + 3 * round((wanted - least) / 3) if whole else round(wanted)
+
+
+def exact_splits(scores: Pyramid, structure: Structure | None, extent: Extent, target: int, rank: float) -> Nodes:
+    """Splits of the gated quadtree that give exactly `target` tokens.
+
+    Below the gate's cap the gate keeps its rank; above it every node is in the population and the gate stops only
+    as many as the target leaves over.
+    """
+    problem = _Problem.quadtree(scores, structure, extent)
+    everything = problem.order.size
+
+    def gated(size: int) -> int:
+        return problem.count(problem.splits(size, round(rank * size)))
+
+    if gated(everything) >= target:
+        size = bisect_left(range(everything), target, key=gated)
+        splits = problem.splits(size, round(rank * size))
+    else:
+
+        def stopping_fewer(spared: int) -> int:
+            return problem.count(problem.splits(everything, round(rank * everything) - spared))
+
+        spared = bisect_left(range(round(rank * everything)), target, key=stopping_fewer)
+        splits = problem.splits(everything, round(rank * everything) - spared)
+    return problem.nodes(problem.settled(splits, target))
+
+
+def exact_single_pass(scores: Pyramid, extent: Extent, target: int) -> Nodes:
+    """Splits of the two-scale partition that give exactly `target` tokens: the best-scoring 32-px nodes."""
+    problem = _Problem.single_pass(scores, extent)
+
+    def prefix(size: int) -> int:
+        return problem.count(problem.splits(size, 0))
+
+    splits = problem.splits(bisect_left(range(problem.order.size), target, key=prefix), 0)
+    return problem.nodes(problem.settled(splits, target))
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Every node as one flat index, roots first, then 32-px nodes; all arrays are over that index or `order`."""
+
+    extent: Extent
+    order: NDArray[np.int64]
+    """Nodes that may split, most deserving first."""
+    gate_place: NDArray[np.int64]
+    """Place of each node in the gate's list: the lowest stop first."""
+    gain: NDArray[np.int64]
+    """Tokens a split adds: children that hold real pixels, less the node itself."""
+    parent: NDArray[np.int64]
+    """Index of the root each node belongs to; a root is its own parent."""
+    always: NDArray[np.bool_]
+    """Nodes that are split in any case: those with one real child, for free, and the roots of two scales."""
+
+    @classmethod
+    def quadtree(cls, scores: Pyramid, structure: Structure | None, extent: Extent) -> "_Problem":
+        score = np.concatenate([scores.coarse.ravel(), scores.middle.ravel()])
+        roots = scores.coarse.size
+        if structure is None:
+            gate_place = np.zeros(score.size, dtype=np.int64)
+        else:
+            # Ties put 32-px nodes lower than 64-px ones, as in the gate of the percentile mode.
+            ranked = np.argsort(np.concatenate([structure.middle.ravel(), structure.coarse.ravel()]), kind="stable")
+            places = np.empty(ranked.size, dtype=np.int64)
+            places[ranked] = np.arange(ranked.size)
+            gate_place = np.concatenate([places[-roots:], places[:-roots]])
+        return cls._over(extent, score, gate_place, np.zeros(score.size, dtype=np.bool_))
+
+    @classmethod
+    def single_pass(cls, scores: Pyramid, extent: Extent) -> "_Problem":
+        score = np.concatenate([scores.coarse.ravel(), scores.middle.ravel()])
+        always = np.arange(score.size) < scores.coarse.size
+        return cls._over(extent, score, np.zeros(score.size, dtype=np.int64), always)
+
+    @classmethod
+    def _over(
+        cls,
+        extent: Extent,
+        score: NDArray[np.float32],
+        gate_place: NDArray[np.int64],
+        always: NDArray[np.bool_],
+    ) -> "_Problem":
+        cells, nodes, roots = (extent.valid(size) for size in (CELL, NODE, ROOT))
+        gain = np.concatenate([_sum_of_children(nodes).ravel(), _sum_of_children(cells).ravel()]) - 1
+        valid = np.concatenate([roots.ravel(), nodes.ravel()])
+        root_index = np.arange(roots.size).reshape(roots.shape)
+        parent = np.concatenate([root_index.ravel(), children(root_index).ravel()])
+        always = (always | (gain == 0)) & valid
+        order = np.argsort(-score, kind="stable")
+        return cls(extent, order[(valid & ~always)[order]], gate_place, gain, parent, always)
+
+    def splits(self, size: int, stops: int) -> NDArray[np.bool_]:
+        """Split flags when the first `size` nodes of the order are busy and the `stops` lowest of them stop."""
+        busy = self.order[:size]
+        split = self.always.copy()
+        if stops > 0:
+            places = self.gate_place[busy]
+            busy = busy[places > np.partition(places, stops - 1)[stops - 1]]
+        split[busy] = True
+        return split & split[self.parent]
+
+    def count(self, split: NDArray[np.bool_]) -> int:
+        """Tokens of the partition these splits describe."""
+        return self.extent.roots + int(self.gain[split].sum())
+
+    def settled(self, split: NDArray[np.bool_], target: int) -> NDArray[np.bool_]:
+        """Move single splits at the margin until the count is `target`, where the geometry allows it.
+
+        Bisection is exact when every split adds 3. On a ragged edge, or under a gate that is not max-pooled, it can
+        miss by a few tokens; the least deserving splits are then undone or the most deserving added.
+        """
+        best = split
+        # A detour past the target lets ones be traded for a three, where only the other kind is left.
+        for detour in (0, 1, 2, 3, -1, -2, -3):
+            if self.count(best) == target:
+                break
+            trial = self._moved(self._moved(split, target + detour), target)
+            best = min(best, trial, key=lambda flags: abs(self.count(flags) - target))
+        return best
+
+    def _moved(self, split: NDArray[np.bool_], target: int) -> NDArray[np.bool_]:
+        """Add splits in order while they fit below `target`; undo them in reverse while the count is above it."""
+        split = split.copy()
+        missing = target - self.count(split)
+        has_split_child = np.bincount(self.parent, weights=split, minlength=split.size) > split
+        for node in self.order if missing > 0 else self.order[::-1]:
+            gain, parent = int(self.gain[node]), self.parent[node]
+            if missing > 0 and gain <= missing and not split[node] and (split[parent] or parent == node):
+                split[node] = True
+                missing -= gain
+            elif missing < 0 and gain <= -missing and split[node] and not has_split_child[node]:
+                split[node] = False
+                missing += gain
+        return split
+
+    def nodes(self, split: NDArray[np.bool_]) -> Nodes:
+        """The flags as grids."""
+        roots = self.extent.roots
+        middle = split[roots:].reshape(self.extent.grid_shape(NODE))
+        return Nodes(middle, split[:roots].reshape(self.extent.grid_shape(ROOT)))
+
+
+def _sum_of_children(valid: NDArray[np.bool_]) -> NDArray[np.int64]:
+    rows, columns = valid.shape
+    return np.asarray(valid.reshape(rows // 2, 2, columns // 2, 2).sum(axis=(1, 3)), dtype=np.int64)

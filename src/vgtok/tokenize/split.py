@@ -1,0 +1,56 @@
+"""Scores to splits: which 64-px roots and which 32-px nodes are read finer.
+
+Two ways: the paper's top-down quadtree over three sizes, and Single-pass over two. A node is busy when any of its
+children scores above the threshold; with nested scores that is the same as scoring above it itself.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgtok.errors import InputError
+from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent
+from vgtok.tokenize.pyramid import Grid, Pyramid, children, parents
+
+
+class Nodes(NamedTuple):
+    """One flag per node: `middle` (2R, 2C) at 32 px and `coarse` (R, C) at 64 px."""
+
+    middle: NDArray[np.bool_]
+    coarse: NDArray[np.bool_]
+
+
+def percentile_threshold(values: NDArray[np.float32], percentile: float) -> np.float64:
+    """The `percentile`-th percentile of (N,) values, between order statistics by linear interpolation."""
+    if not 0.0 <= percentile <= 100.0:
+        raise InputError(f"percentile: {percentile} is not between 0 and 100")
+    position = (values.size - 1) * (percentile / 100.0)
+    below = int(position)
+    above = min(below + 1, values.size - 1)
+    ordered = np.partition(values, (below, above))
+    low, high = float(ordered[below]), float(ordered[above])
+    return np.float64(low + (high - low) * (position - below))
+
+
+def valid_values(grid: Grid, extent: Extent, size: int) -> NDArray[np.float32]:
+    """The (N,) values of the patches that hold real pixels."""
+    return grid[: extent.rows(size), : extent.columns(size)].ravel()
+
+
+def busy_nodes(scores: Pyramid, extent: Extent, percentile: float) -> Nodes:
+    """Nodes the ungated descent splits, at the threshold its percentile sets on the image's own 16-px grid."""
+    threshold = percentile_threshold(valid_values(scores.fine, extent, CELL), percentile)
+    coarse = parents(scores.middle) > threshold
+    # A calm root is a leaf whatever lies below it; nested scores never differ from that.
+    middle = (parents(scores.fine) > threshold) & children(coarse)
+    return Nodes(middle, coarse)
+
+
+def single_pass(scores: Pyramid, extent: Extent, percentile: float) -> Nodes:
+    """Two scales, each decided once: 32-px nodes below their own grid's percentile stay whole, the rest are read fine.
+
+    The 16-px scale is what the coarse masks leave over, so only the 32-px percentile moves the partition.
+    """
+    threshold = percentile_threshold(valid_values(scores.middle, extent, NODE), percentile)
+    return Nodes((scores.middle >= threshold) & extent.valid(NODE), extent.valid(ROOT))

@@ -1,0 +1,145 @@
+"""The tokenizer: an image in, a strict partition at a budget or percentile out."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from vgtok.errors import BudgetError, InputError
+from vgtok.tokenize.canvas import DEFAULT_SIZE, Canvas, CanvasSize, fit_canvas
+from vgtok.tokenize.count import exact_single_pass, exact_splits, target_count
+from vgtok.tokenize.frame import Frame
+from vgtok.tokenize.gate import GATES, Gate, Structure, fired_nodes
+from vgtok.tokenize.geometry import Extent
+from vgtok.tokenize.images import ImageLike, read_image
+from vgtok.tokenize.pyramid import Pyramid, children
+from vgtok.tokenize.scores import SCORES, Scorer
+from vgtok.tokenize.split import Nodes, busy_nodes, single_pass
+from vgtok.tokenize.tokens import Tokens, tokens_from_splits
+
+if TYPE_CHECKING:
+    import torch
+
+    from vgtok.tokenize.retention import RetentionTable
+
+_Choice = TypeVar("_Choice")
+
+SHIPPED_RANK = 0.20
+"""Share of busy nodes the gate stops: the paper's one setting, the same on every data set."""
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """Decides from pixels alone how finely each region is read.
+
+    Give either `budget`, the share of the dense 16-px grid every image gets to the token, or `percentile`, the paper's
+    threshold on the image's own scores. `rank` is the share of busy nodes the gate stops (0: no gate). `scorer`,
+    `gate` and `splitter` are names, or for the first two a function of your own. `canvas` is the frame to fit inside.
+
+    >>> tokens = Tokenizer(budget=0.40)("frame.png")          # doctest: +SKIP
+    >>> tokens.retained                                        # doctest: +SKIP
+    0.4000651041666667
+    """
+
+    budget: float | None = None
+    percentile: float | None = None
+    rank: float = SHIPPED_RANK
+    scorer: str | Scorer = "tophat"
+    splitter: Literal["quadtree", "single_pass"] = "quadtree"
+    gate: str | Gate = "lambda_min"
+    canvas: CanvasSize = DEFAULT_SIZE
+
+    def __post_init__(self) -> None:
+        if (self.budget is None) == (self.percentile is None):
+            raise InputError("Tokenizer: give either budget= (share of tokens) or percentile= (threshold)")
+        if self.percentile is not None and not 0.0 <= self.percentile <= 100.0:
+            raise InputError(f"percentile: {self.percentile} is not between 0 and 100")
+        if not 0.0 <= self.rank < 1.0:
+            raise InputError(f"rank: {self.rank} is not from 0 (no gate) to below 1")
+        _named(SCORES, self.scorer, "scorer")
+        _named(GATES, self.gate, "gate")
+        if self.splitter not in ("quadtree", "single_pass"):
+            raise InputError(f"splitter: '{self.splitter}' is not one of quadtree, single_pass")
+        floor = (1 / 16) if self.splitter == "quadtree" else (1 / 4)
+        if self.budget is not None and not floor <= self.budget <= 1.0:
+            raise BudgetError(
+                f"budget: {self.budget} is outside {floor:g} to 1, what splitter '{self.splitter}' reaches as a share "
+                "of the dense grid"
+            )
+        if self.scorer == "upsample_mse" and self.splitter == "quadtree" and self.budget is not None:
+            raise BudgetError(
+                "scorer: 'upsample_mse' is zero on the finest grid, so a quadtree cannot hold it to a budget; "
+                "use splitter='single_pass'"
+            )
+
+    @classmethod
+    def calibrated(cls, table: "str | Path | RetentionTable", budget: float, **settings: Any) -> "Tokenizer":
+        """The percentile tokenizer whose mean over a table's images is `budget`.
+
+        `table` is the name of a shipped table, a file of your own, or a loaded table. Further settings are those of the
+        class; the scorer and rank must be among the table's curves.
+        """
+        from vgtok.calibrate.tables import load_table
+        from vgtok.tokenize.retention import RetentionTable
+
+        loaded = table if isinstance(table, RetentionTable) else load_table(table)
+        scorer = settings.get("scorer", cls.scorer)
+        if not isinstance(scorer, str):
+            raise InputError("scorer: a retention table knows scorers by name; measure your own with 'vgtok calibrate'")
+        curve = loaded.curve(scorer, settings.get("rank", cls.rank))
+        return cls(percentile=curve.percentile_for(budget), **settings)
+
+    def __call__(self, image: ImageLike, *, value_range: tuple[float, float] | None = None) -> Tokens:
+        """Tokenize a path, bytes, PIL image, (H, W, 3) array or (3, H, W) tensor."""
+        return self.partition(self.fit(image, value_range=value_range))
+
+    def fit(self, image: ImageLike, *, value_range: tuple[float, float] | None = None) -> Canvas:
+        """Read the image and put it on the canvas this tokenizer works on."""
+        return fit_canvas(read_image(image, value_range), self.canvas)
+
+    def partition(self, canvas: Canvas) -> Tokens:
+        """Partition a canvas that `fit` made."""
+        frame = Frame(canvas.image)
+        scores = _named(SCORES, self.scorer, "scorer")(frame)
+        structure = _named(GATES, self.gate, "gate")(frame) if self.gated else None
+        splits = self.split(scores, structure, frame.extent)
+        return tokens_from_splits(splits, frame.extent, (canvas.source_height, canvas.source_width))
+
+    def batch(self, images: "torch.Tensor") -> list[Tokens]:
+        """Partition a (B, 3, H, W) uint8 tensor as it is, on the device it lives on; no resizing.
+
+        The partitions are those of `partition` on the same pixels, bit for bit.
+        """
+        from vgtok.tokenize.accelerated import partition_batch
+
+        return partition_batch(self, images)
+
+    @property
+    def gated(self) -> bool:
+        """Whether a gate statistic is read at all."""
+        return self.splitter == "quadtree" and self.rank > 0
+
+    def split(self, scores: Pyramid, structure: Structure | None, extent: Extent) -> Nodes:
+        """The splits for given scores and gate statistic: the part that is the same on every device."""
+        if self.budget is not None:
+            levels = 3 if self.splitter == "quadtree" else 2
+            target = target_count(self.budget, extent, levels=levels)
+            if self.splitter == "quadtree":
+                return exact_splits(scores, structure, extent, target, self.rank if structure else 0.0)
+            return exact_single_pass(scores, extent, target)
+        assert self.percentile is not None
+        if self.splitter == "single_pass":
+            return single_pass(scores, extent, self.percentile)
+        busy = busy_nodes(scores, extent, self.percentile)
+        if structure is None:
+            return busy
+        fired = fired_nodes(busy, structure, self.rank)
+        coarse = busy.coarse & ~fired.coarse
+        return Nodes(busy.middle & ~fired.middle & children(coarse), coarse)
+
+
+def _named(registry: dict[str, _Choice], choice: str | _Choice, argument: str) -> _Choice:
+    if not isinstance(choice, str):
+        return choice
+    if choice not in registry:
+        raise InputError(f"{argument}: '{choice}' is not one of {', '.join(registry)}")
+    return registry[choice]

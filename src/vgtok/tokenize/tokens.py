@@ -1,0 +1,158 @@
+"""The partition itself: where every token lies and how large it is, as a structure of arrays.
+
+Tokens are listed root by root in reading order and in Z-order inside each 64-px root: the order of a depth-first walk.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgtok.errors import InputError
+from vgtok.tokenize.canvas import to_source
+from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent, z_order
+from vgtok.tokenize.pyramid import children
+from vgtok.tokenize.split import Nodes
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A strict partition of one frame.
+
+    `x`, `y` are (N,) int32 top-left corners on the canvas and `sizes` the (N,) int32 sides, 16, 32 or 64. The frame is
+    `height` x `width` px of canvas; patches may reach beyond it into padding, none lies wholly there.
+    """
+
+    x: NDArray[np.int32]
+    y: NDArray[np.int32]
+    sizes: NDArray[np.int32]
+    height: int
+    width: int
+    source_height: int
+    source_width: int
+
+    def __len__(self) -> int:
+        return int(self.sizes.size)
+
+    @cached_property
+    def extent(self) -> Extent:
+        """The valid area, in pixels, cells and roots."""
+        return Extent(self.height, self.width)
+
+    @property
+    def boxes(self) -> NDArray[np.int32]:
+        """(N, 4) int32 x0 y0 x1 y1 on the canvas."""
+        return np.stack([self.x, self.y, self.x + self.sizes, self.y + self.sizes], axis=1)
+
+    @property
+    def source_boxes(self) -> NDArray[np.float64]:
+        """(N, 4) x0 y0 x1 y1 in the caller's pixels, clipped to the image."""
+        return to_source(self.boxes, (self.height, self.width), (self.source_height, self.source_width))
+
+    @property
+    def dense(self) -> int:
+        """Tokens of the dense 16-px grid over the same frame."""
+        return self.extent.dense
+
+    @property
+    def retained(self) -> float:
+        """Tokens as a share of the dense grid."""
+        return len(self) / self.dense
+
+    def counts(self) -> dict[int, int]:
+        """How many tokens there are of each size."""
+        return {size: int((self.sizes == size).sum()) for size in (CELL, NODE, ROOT)}
+
+    def cell_sizes(self) -> NDArray[np.int32]:
+        """(rows, columns) side of the token that covers each valid 16-px cell; 0 where none does."""
+        grid = np.zeros(self.extent.grid_shape(CELL), dtype=np.int32)
+        for size in (CELL, NODE, ROOT):
+            chosen = self.sizes == size
+            rows, columns = self.y[chosen] // CELL, self.x[chosen] // CELL
+            for down in range(size // CELL):
+                for right in range(size // CELL):
+                    grid[rows + down, columns + right] = size
+        return grid[: self.extent.rows(CELL), : self.extent.columns(CELL)]
+
+    def validate(self) -> None:
+        """Raise InputError unless the tokens tile the frame: every valid cell once, each on its own grid."""
+        if not np.isin(self.sizes, (CELL, NODE, ROOT)).all():
+            raise InputError("tokens: sizes other than 16, 32 and 64")
+        if (self.x % self.sizes).any() or (self.y % self.sizes).any() or (self.x < 0).any() or (self.y < 0).any():
+            raise InputError("tokens: a token does not lie on the grid of its own size")
+        if (self.x >= self.width).any() or (self.y >= self.height).any():
+            raise InputError("tokens: a token lies wholly in padding or outside the frame")
+        covered = np.zeros(self.extent.grid_shape(CELL), dtype=np.int64)
+        for x, y, size in zip(self.x, self.y, self.sizes, strict=True):
+            covered[y // CELL : (y + size) // CELL, x // CELL : (x + size) // CELL] += 1
+        valid = covered[: self.extent.rows(CELL), : self.extent.columns(CELL)]
+        if (valid != 1).any():
+            row, column = np.argwhere(valid != 1)[0]
+            raise InputError(
+                f"tokens: cell at row {row}, column {column} is covered {valid[row, column]} times, not once"
+            )
+
+    def overlay(self, image: Any) -> "Image.Image":
+        """The partition drawn over `image` (any kind the tokenizer reads), in the image's own pixels."""
+        from vgtok.show.overlay import draw_tokens
+
+        return draw_tokens(self, image)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a JSON file of this partition holds."""
+        return {
+            "format": "vgtok-tokens",
+            "version": FORMAT_VERSION,
+            "canvas": {"width": self.width, "height": self.height},
+            "source": {"width": self.source_width, "height": self.source_height},
+            "tokens": len(self),
+            "dense": self.dense,
+            "retained": self.retained,
+            "counts": {str(size): count for size, count in self.counts().items()},
+            "x": self.x.tolist(),
+            "y": self.y.tolist(),
+            "size": self.sizes.tolist(),
+        }
+
+    def to_json(self) -> str:
+        """The partition as JSON text."""
+        return json.dumps(self.to_dict(), separators=(",", ":"))
+
+    def to_arrays(self) -> dict[str, NDArray[np.int32]]:
+        """What an npz file of this partition holds: x, y, size, and the two frame sizes as (height, width)."""
+        return {
+            "x": self.x,
+            "y": self.y,
+            "size": self.sizes,
+            "canvas": np.array([self.height, self.width], dtype=np.int32),
+            "source": np.array([self.source_height, self.source_width], dtype=np.int32),
+        }
+
+
+def tokens_from_splits(splits: Nodes, extent: Extent, source_size: tuple[int, int]) -> Tokens:
+    """List the leaves that `splits` leave: 16 px under a split node, else 32 px, else 64 px."""
+    fine = children(splits.middle)
+    size_of_cell = np.where(fine, CELL, np.where(children(children(splits.coarse)), NODE, ROOT)).astype(np.int32)
+    rows, columns = np.ogrid[: size_of_cell.shape[0], : size_of_cell.shape[1]]
+    cells_per_side = size_of_cell // CELL
+    corner = (rows % cells_per_side == 0) & (columns % cells_per_side == 0)
+    corner &= (rows < extent.rows(CELL)) & (columns < extent.columns(CELL))
+    order = z_order(extent.root_rows, extent.root_columns)
+    cells = order[corner.ravel()[order]]
+    return Tokens(
+        x=(cells % size_of_cell.shape[1] * CELL).astype(np.int32),
+        y=(cells // size_of_cell.shape[1] * CELL).astype(np.int32),
+        sizes=size_of_cell.ravel()[cells],
+        height=extent.height,
+        width=extent.width,
+        source_height=source_size[0],
+        source_width=source_size[1],
+    )
