@@ -15,7 +15,7 @@ def test_calibrate_writes_a_table_tokenize_can_use(tmp_path: Path) -> None:
     for seed in range(2):
         pixels = np.random.default_rng(seed).integers(0, 256, (128, 192, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / "frames" / f"{seed}.png")
-    options = ("--data", "frames", "--rank", 0, "--rank", 0.3, "--canvas", "192x128", "--workers", 2)
+    options = ("--data", "frames", "--rank", 0.2, "--rank", 0.3, "--canvas", "192x128", "--workers", 2)
     done = vgtok("calibrate", *options, "--out", "own.json", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["curves"]) == 2
