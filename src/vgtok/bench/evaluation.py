@@ -68,7 +68,8 @@ def measure_evaluation() -> EvaluationCost:
 def random_files(folder: Path, images: int, detections: int) -> tuple[Path, Path]:
     """A COCO annotation file and a results file: part of the detections lie near boxes, part anywhere."""
     random = np.random.default_rng(4)
-    entries, found = [], []
+    entries: list[dict[str, Any]] = []
+    found: list[dict[str, Any]] = []
     for identity in range(1, images + 1):
         boxes = _random_boxes(random, _BOXES)
         labels = random.integers(_CLASSES, size=_BOXES)

@@ -33,7 +33,7 @@ class Evaluation:
     """Results of one protocol, every AP in points (0 to 100), None where no box lies in its band.
 
     `metrics` holds AP, AP50, AP75 and the bands of the protocol; `band_boxes` how many scored boxes each band holds,
-    every box in one band; `precision` (101,) is the mean over classes at IoU 0.5 for recalls 0, 0.01, ..., 1.
+    every box in one band; `precision` (10, 101) is the mean over classes per IoU threshold at recalls 0, 0.01, ..., 1.
     `band_classes` opens the protocol's own band by class. `ignored` counts detections that count neither way.
     """
 
@@ -108,8 +108,7 @@ def evaluate_scored(data: str, scored: Scored, detections: int, protocol: Protoc
         **{name: _points(curves[..., number]) for number, name in enumerate(protocol.bands, start=1)},
     }
     band = list(protocol.bands).index(protocol.class_band) + 1 if protocol.class_band else None
-    at_half = curves[0, :, :, 0]
-    present = at_half[:, at_half[0] >= 0]
+    present = curves[..., 0][:, :, curves[0, 0, :, 0] >= 0]
     return Evaluation(
         protocol=protocol,
         data=data,
@@ -121,7 +120,7 @@ def evaluate_scored(data: str, scored: Scored, detections: int, protocol: Protoc
         band_boxes={name: int(_within(truth, bounds).sum()) for name, bounds in protocol.bands.items()},
         classes=_classes(truth, curves[..., 0], EVERYTHING),
         band_classes=() if band is None else _classes(truth, curves[..., band], ranges[band]),
-        precision=present.mean(axis=1) if present.size else np.zeros(101),
+        precision=present.mean(axis=2) if present.size else np.zeros(present.shape[:2]),
         notes=_notes(truth, protocol),
     )
 

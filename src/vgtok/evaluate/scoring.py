@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from vgtok.errors import InputError
 from vgtok.evaluate.boxes import Detections, GroundTruth
+from vgtok.evaluate.protocols import EVERYTHING
 
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
 """The IoU thresholds AP is the mean over."""
@@ -20,10 +21,14 @@ THRESHOLDS = np.linspace(0.5, 0.95, 10)
 
 @dataclass(frozen=True)
 class Matches:
-    """Which detections found which box at one IoU threshold: index arrays (K,) into detections and ground truth."""
+    """What became of boxes and detections at one IoU threshold.
 
-    detections: NDArray[np.int64]
-    boxes: NDArray[np.int64]
+    `found` (boxes,) and `correct` (detections,) mark the pairs made; `neutral` (detections,) those a crowd took in.
+    """
+
+    found: NDArray[np.bool_]
+    correct: NDArray[np.bool_]
+    neutral: NDArray[np.bool_]
 
 
 def precision_curves(
@@ -42,19 +47,21 @@ def precision_curves(
 
 
 def matches(truth: GroundTruth, detections: Detections, cap: int, threshold: float) -> Matches:
-    """The pairs the evaluator makes at one IoU threshold, crowds left out."""
-    found: list[tuple[int, int]] = []
+    """Pair detections with boxes at one IoU threshold, as the evaluator does."""
+    found = np.zeros(len(truth.boxes), dtype=np.bool_)
+    correct, neutral = np.zeros((2, len(detections)), dtype=np.bool_)
     for label in range(len(truth.names)):
         boxes = np.flatnonzero(truth.labels == label)
         members = np.flatnonzero(detections.labels == label)
-        if len(boxes) and len(members):
-            result = _class_curves(truth, boxes, detections.take(members), [(0, 1e10)], cap, np.array([threshold]))
-            for pair in result["matched"]:
-                detection, box = (int(number) - 1 for number in pair.split("_"))
-                if not truth.crowd[boxes[box]]:
-                    found.append((members[detection], boxes[box]))
-    pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
-    return Matches(pairs[:, 0], pairs[:, 1])
+        if not len(boxes) or not len(members):
+            continue
+        result = _class_curves(truth, boxes, detections.take(members), [EVERYTHING], cap, np.array([threshold]))
+        for pair in result["matched"]:
+            detection, box = (int(number) - 1 for number in pair.split("_"))
+            crowd = truth.crowd[boxes[box]]
+            found[boxes[box]] = not crowd
+            (neutral if crowd else correct)[members[detection]] = True
+    return Matches(found, correct, neutral)
 
 
 def _class_curves(
