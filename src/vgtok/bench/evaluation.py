@@ -77,8 +77,9 @@ def random_files(folder: Path, images: int, detections: int) -> tuple[Path, Path
             fields = {"id": len(entries) + 1, "image_id": identity, "category_id": label + 1, "iscrowd": 0}
             entries.append({**fields, "bbox": box, "area": box[2] * box[3]})
         near = random.integers(_BOXES, size=detections // 2)
-        jitter = 1 + 0.1 * random.standard_normal((len(near), 4))
-        around = np.concatenate([boxes[near] * jitter, _random_boxes(random, detections - len(near))])
+        shift = 0.1 * random.standard_normal((len(near), 4)) * np.tile(boxes[near, 2:], 2)
+        moved = (boxes[near] + shift).clip(0.5)
+        around = np.concatenate([moved, _random_boxes(random, detections - len(near))])
         classes = np.concatenate([labels[near], random.integers(_CLASSES, size=detections - len(near))])
         for box, label, score in zip(around.tolist(), classes.tolist(), random.random(detections), strict=True):
             found.append({"image_id": identity, "category_id": label + 1, "bbox": box, "score": float(score)})

@@ -123,7 +123,7 @@ def _worst(mistakes: Mistakes, images: Sequence[Path]) -> tuple[list[_Picture], 
 def facts(evaluation: Evaluation) -> str:
     """The sentence that goes with every AP: its cap and its counts."""
     return (
-        f"at most {evaluation.max_detections} detections per class and image, {evaluation.images:,} images, "
+        f"At most {evaluation.max_detections} detections per class and image, {evaluation.images:,} images, "
         f"{evaluation.instances:,} scored boxes, {evaluation.detections:,} detections of which "
         f"{evaluation.ignored:,} ignored"
     )
