@@ -104,9 +104,10 @@ def open_annotated(spec: str) -> AnnotatedDataset:
     from vgtok.data.yolo import open_yolo
 
     kind = _kind(spec)
-    place, _, second = spec.partition(":")[2].partition(":")
-    if kind == "visdrone" and not second:
-        return open_visdrone(Path(place))
+    rest = spec.partition(":")[2]
+    place, _, second = rest.partition(":")
+    if kind == "visdrone":
+        return open_visdrone(Path(rest))
     if kind == "aitodv2":
         return open_aitodv2(Path(place), second or "val")
     if kind == "coco" and second:

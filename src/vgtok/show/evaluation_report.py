@@ -50,6 +50,8 @@ def write_report(evaluation: Evaluation, mistakes: Mistakes, images: Sequence[Pa
     plots = _plots(evaluation)
     worst, absent = _worst(mistakes, images)
     notes = [*evaluation.notes, *(f"{path}: not shown, the image file is missing" for path in absent)]
+    if not plots:
+        notes.append("no plots: matplotlib is missing; pip install 'vgtok[evaluate]'")
     tables = _tables(evaluation)
     for picture in (*plots, *worst):
         write_bytes(folder / picture.file, picture.data)
