@@ -88,7 +88,7 @@ def test_problems_of_the_data_are_told(vgtok: Run, tmp_path: Path) -> None:
 def test_convert_goes_there_and_back(vgtok: Run, data: str, tmp_path: Path) -> None:
     code, out, _ = vgtok("convert", data, "--to", "coco", "--out", tmp_path / "v.json", "--json")
     there = json.loads(out)
-    assert (code, there["objects"], there["ignored"]) == (0, 2, 1)
+    assert (code, there["objects"], there["regions"]) == (0, 2, 1)
     code, out, _ = vgtok("convert", there["spec"], "--to", "visdrone", "--out", tmp_path / "back")
     assert code == 0
     assert "2 objects, 1 ignored regions" in out

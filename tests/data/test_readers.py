@@ -1,5 +1,6 @@
 """Every format through one interface; whatever is wrong with a file is counted and named."""
 
+import contextlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 from tests.data.folders import write_visdrone
@@ -109,7 +112,7 @@ def test_coco_keeps_ids_areas_and_crowds(tmp_path: Path) -> None:
         ({"categories": [{"name": "ship"}]}, "not a COCO annotation file"),
         ({"annotations": [{"id": 5, "image_id": 8, "category_id": 3, "bbox": [0, 0, 1, 1]}]}, "image 8"),
         ({"annotations": [{"id": 5, "image_id": 7, "category_id": 4, "bbox": [0, 0, 1, 1]}]}, "category 4"),
-        ({"annotations": [17]}, "without image_id"),
+        ({"annotations": [17]}, "without whole image_id"),
     ],
 )
 def test_coco_refuses_what_contradicts_itself(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
@@ -130,6 +133,44 @@ def test_coco_refuses_what_is_not_json(tmp_path: Path, text: str) -> None:
     (tmp_path / "truth.json").write_text(text)
     with pytest.raises(InputError, match=r"truth\.json: not a"):
         open_annotated(spec)
+
+
+junk = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**400), 10**400),
+    st.floats(),
+    st.text(max_size=3),
+    st.lists(st.one_of(st.floats(), st.integers(-(10**400), 10**400), st.none()), max_size=5),
+    st.dictionaries(st.text(max_size=2), st.integers(), max_size=1),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    place=st.sampled_from(["images", "categories", "annotations", "ignored_regions"]),
+    key=st.sampled_from(["id", "image_id", "category_id", "bbox", "area", "iscrowd", "file_name", "width", "name"]),
+    value=junk,
+)
+def test_any_coco_file_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, place: str, key: str, value: Any
+) -> None:
+    tmp_path = tmp_path_factory.mktemp("junk")
+    region = {"id": 2, "image_id": 7, "category_id": 0, "bbox": [0, 0, 9, 9]}
+    spec = coco(tmp_path, ignored_regions=[region])
+    document = json.loads((tmp_path / "truth.json").read_text())
+    document[place][0][key] = value
+    (tmp_path / "truth.json").write_text(json.dumps(document))
+    with contextlib.suppress(InputError):
+        assert all(np.isfinite(row.box).all() and np.isfinite(row.area) for row in open_annotated(spec).reading(0).rows)
+
+
+@given(line=st.text(alphabet="0123456789,.-+eEnaif ", max_size=40))
+def test_any_visdrone_line_is_read_or_named(tmp_path_factory: pytest.TempPathFactory, line: str) -> None:
+    folder = write_visdrone(tmp_path_factory.mktemp("junk"), {"a": line}, (20, 20))
+    with contextlib.suppress(InputError):
+        reading = open_annotated(f"visdrone:{folder}").reading(0)
+        assert bool(line.strip()) == bool(reading.rows or reading.problems)
 
 
 def test_aitodv2_opens_the_split_that_is_named(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ def test_images_go_by_id_file_name_or_stem(dataset: AnnotatedDataset, name: int 
         ({"category_id": 1.0}, "category_id 1.0 is unknown"),
         ({"score": float("nan")}, "score nan is not a finite number"),
         ({"score": float("inf")}, "score inf is not a finite number"),
+        ({"score": 10**400}, "is not a finite number"),
+        ({"bbox": [1, 2, 10**400, 4]}, "is not x, y, width, height"),
         ({"score": "0.9"}, "score '0.9' is not a number"),
         ({"score": None}, "score None is not a number"),
         ({"bbox": [1, 2, 3]}, r"bbox \[1, 2, 3\] is not x, y, width, height"),

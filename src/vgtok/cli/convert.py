@@ -28,7 +28,9 @@ def convert(
         print(json.dumps(asdict(result)))
         return
     console = Console(highlight=False)
-    console.print(f"{result.images:,} images, {result.objects:,} objects, {result.ignored:,} ignored regions or others")
+    counts = {"images": result.images, "objects": result.objects, "ignored regions": result.regions}
+    counts |= {"others": result.others, "crowds": result.crowds}
+    console.print(", ".join(f"{count:,} {name}" for name, count in counts.items()))
     for label, sentences in (("lost", result.lost), ("in the source", result.problems)):
         for sentence in sentences:
             console.print(f"[yellow]{label}:[/] {escape(sentence)}")

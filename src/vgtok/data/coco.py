@@ -19,6 +19,8 @@ SPLITS = ("train", "val", "trainval", "test")
 KEPT_KEYS = ("score", "truncation", "occlusion", "line")
 """What a VisDrone line says beyond box and category; carried through a COCO file under the same names."""
 
+_LARGEST_AREA = 1e18
+
 
 @dataclass(frozen=True)
 class CocoDataset:
@@ -64,12 +66,8 @@ class CocoDataset:
                 role = Role.REGION if category == 0 else Role.OTHERS
             else:
                 role = Role.CROWD if entry.get("iscrowd") else Role.OBJECT
-            area = entry.get("area")
             extra = {key: entry[key] for key in KEPT_KEYS if key in entry}
-            yield (
-                Row(box, role, labels.get(category, -1), box[2] * box[3] if area is None else area, extra),
-                where,
-            )
+            yield Row(box, role, labels.get(category, -1), _area(entry, box), extra), where
 
 
 def open_coco(annotation_file: Path, image_folder: Path, name: str = "coco") -> CocoDataset:
@@ -81,17 +79,20 @@ def open_coco(annotation_file: Path, image_folder: Path, name: str = "coco") -> 
         categories = sorted((int(entry["id"]), str(entry["name"])) for entry in document["categories"])
         entries = sorted(document["images"], key=lambda entry: str(entry["file_name"]))
         identities = tuple(int(entry["id"]) for entry in entries)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise InputError(f"{annotation_file}: not a COCO annotation file ({error!r})") from None
+    if not all(isinstance(entry["file_name"], str) for entry in entries):
+        raise InputError(f"{annotation_file}: an image whose file_name is not text")
     if len(set(identities)) != len(identities):
         raise InputError(f"{annotation_file}: two images share an id; every image needs its own")
     if not identities:
         raise InputError(f"{annotation_file}: lists no images")
     known = {category for category, _ in categories}
     objects = _by_image(annotation_file, document["annotations"], identities, known)
-    regions = _by_image(annotation_file, document.get("ignored_regions", ()), identities, None)
-    images = tuple(image_folder / str(entry["file_name"]) for entry in entries)
-    missing = (path for path in images if not path.is_file())
+    listed = document.get("ignored_regions")
+    regions = _by_image(annotation_file, listed if isinstance(listed, list) else (), identities, None)
+    images = tuple(image_folder / entry["file_name"] for entry in entries)
+    missing = (path for path in images if not _is_there(path))
     return CocoDataset(
         images=images,
         names=tuple(name for _, name in categories),
@@ -121,7 +122,7 @@ def _document(path: Path) -> Mapping[str, Any]:
         document = json.loads(path.read_bytes())
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a json file ({error})") from None
     keys = ("images", "annotations", "categories")
     if not isinstance(document, dict) or not all(isinstance(document.get(key), list) for key in keys):
@@ -136,8 +137,8 @@ def _by_image(
     known = set(identities)
     grouped: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        if not isinstance(row, dict) or "image_id" not in row or "category_id" not in row:
-            raise InputError(f"{path}: an annotation without image_id and category_id: {str(row)[:80]}")
+        if not isinstance(row, dict) or not all(isinstance(row.get(key), int) for key in ("image_id", "category_id")):
+            raise InputError(f"{path}: an annotation without whole image_id and category_id: {str(row)[:80]}")
         if row["image_id"] not in known:
             raise InputError(f"{path}: annotation {row.get('id')} belongs to image {row['image_id']}, not in the file")
         if categories is not None and row["category_id"] not in categories:
@@ -146,6 +147,13 @@ def _by_image(
             )
         grouped[row["image_id"]].append(row)
     return grouped
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name no file system takes
+        return False
 
 
 def _order(entry: Mapping[str, Any]) -> int:
@@ -158,6 +166,12 @@ def _box(entry: Mapping[str, Any]) -> tuple[float, float, float, float] | None:
     if not isinstance(box, list) or len(box) != 4 or not all(type(value) in (int, float) for value in box):
         return None
     return (box[0], box[1], box[2], box[3])
+
+
+def _area(entry: Mapping[str, Any], box: tuple[float, float, float, float]) -> float:
+    """The area an outline has, where the file gives one; else the box's."""
+    area = entry.get("area")
+    return area if isinstance(area, int | float) and 0 <= area < _LARGEST_AREA else box[2] * box[3]
 
 
 def _size(entry: Mapping[str, Any]) -> tuple[int, int] | None:

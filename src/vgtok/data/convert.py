@@ -26,7 +26,9 @@ class Conversion:
     spec: str
     images: int
     objects: int
-    ignored: int
+    crowds: int
+    regions: int
+    others: int
     lost: tuple[str, ...]
     problems: tuple[str, ...]
 
@@ -63,9 +65,16 @@ def convert(dataset: AnnotatedDataset, target: str, out: Path) -> Conversion:
         problems.extend(reading.problems)
     loss = _Loss(Counter())
     spec, written = WRITERS[target](dataset, rows, out, loss)
-    objects = sum(row.role is Role.OBJECT for row in written)
+    roles = Counter(row.role for row in written)
     return Conversion(
-        spec, len(dataset.images), objects, len(written) - objects, loss.sentences(), tuple(summarize(problems))
+        spec=spec,
+        images=len(dataset.images),
+        objects=roles[Role.OBJECT],
+        crowds=roles[Role.CROWD],
+        regions=roles[Role.REGION],
+        others=roles[Role.OTHERS],
+        lost=loss.sentences(),
+        problems=tuple(summarize(problems)),
     )
 
 

@@ -4,7 +4,6 @@ Every reader turns a line or json object into a `Row` and passes it through `jud
 boxes of no area or outside their image alike: skipped or kept, but always with a `Problem` that names the place.
 """
 
-import math
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +19,9 @@ from vgtok.errors import InputError
 
 _NAMED_AT_ONCE = 3
 """Problems of one kind a summary names one by one before it only counts."""
+
+_LARGEST = 1e9
+"""Pixels beyond which a coordinate is a slip of the file."""
 
 
 class Role(StrEnum):
@@ -64,8 +66,9 @@ class Reading:
 def judge(row: Row, where: str, size: tuple[int, int] | None) -> tuple[Row | None, Problem | None]:
     """Decide on a box in an image of `size` (width, height; None where unknown): the row or None, and why."""
     x, y, width, height = row.box
-    if not all(map(math.isfinite, row.box)):
-        return None, Problem("box that is not a number, skipped", where)
+    # Also false for NaN, which no comparison holds for.
+    if not all(abs(value) < _LARGEST for value in row.box):
+        return None, Problem("box that is not a place in an image, skipped", where)
     if width <= 0 or height <= 0:
         return None, Problem("box without area, skipped", where)
     if size is None:

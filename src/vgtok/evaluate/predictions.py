@@ -25,7 +25,7 @@ def read_predictions(path: Path, dataset: AnnotatedDataset) -> Detections:
         rows = json.loads(path.read_text())
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a json file ({error})") from None
     if not isinstance(rows, list):
         raise InputError(f"{path}: not a COCO results file, which is a json list of {', '.join(_KEYS)}")
@@ -87,7 +87,7 @@ def _numbers(boxes: list[Any], source: str) -> np.ndarray[Any, np.dtype[np.float
     if not set(map(type, flat)) <= {int, float}:
         number = next(i for i, value in enumerate(flat) if type(value) not in (int, float)) // 4
         _refuse(source, number, f"bbox {str(boxes[number])[:60]} {wrong}")
-    array = np.array(flat, dtype=np.float64).reshape(-1, 4)
+    array = _array(flat).reshape(-1, 4)
     bad = ~np.isfinite(array).all(axis=1) | (array[:, 2:] < 0).any(axis=1)
     if bad.any():
         number = int(bad.argmax())
@@ -100,11 +100,19 @@ def _scores(scores: list[Any], source: str) -> np.ndarray[Any, np.dtype[np.float
     if not set(map(type, scores)) <= {int, float}:
         number = next(i for i, score in enumerate(scores) if type(score) not in (int, float))
         _refuse(source, number, f"score {scores[number]!r} is not a number")
-    array = np.array(scores, dtype=np.float64)
+    array = _array(scores)
     if not np.isfinite(array).all():
         number = int((~np.isfinite(array)).argmax())
         _refuse(source, number, f"score {scores[number]} is not a finite number")
     return array
+
+
+def _array(values: list[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    try:
+        return np.array(values, dtype=np.float64)
+    except OverflowError:
+        # A whole number no float holds; as infinity it is refused where it stands.
+        return np.array([value if abs(value) < 1e300 else np.inf for value in values], dtype=np.float64)
 
 
 def _listed(categories: Sequence[int]) -> str:
