@@ -71,7 +71,7 @@ def run(inputs: Inputs) -> Result:
         f"first {len(jobs)} images in file order, rank {SHIPPED_RANK}; per cent, 'frees' in points of the dense grid",
         "'fires on' is fired nodes over the dense grid's cells, the reading that fits the paper's column",
         "a bin holds stopped nodes whose gap to the nearest box is none, up to one finest (16 px) cell, up to three, or"
-        " more: with gaps in cells the bins land near the paper's, with gaps in sides of the stopped node far from them",
+        " more; in cells the bins land near the paper's, in sides of the stopped node they do not",
     ]
     return Result(rows, notes, _paper_only(name), lambda figure: _plot(figure, rows))
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from vgtok.parallel import map_with_progress
 from vgtok.show.plot import PALETTE
+from vgtok.study.counts import partitions
 from vgtok.study.paper import AUDIT_BUDGETS, percentile
 from vgtok.study.result import ImageJob, Inputs, Result, Row, Study, image_jobs
 from vgtok.tokenize.frame import Frame
@@ -121,8 +122,8 @@ def _image_cover(job: ImageJob) -> dict[str, Any]:
     canvas = Tokenizer(budget=1.0, canvas=job.canvas).fit(job.path)
     boxes = canvas.from_source(job.boxes)
     result: dict[str, Any] = {"side": np.sqrt((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]))}
-    for mode, name, budget in _settings():
-        tokens = _tokenizer(mode, name, budget, job).partition(canvas)
+    tokenizers = (_tokenizer(*setting, job) for setting in _settings())
+    for (mode, name, budget), tokens in zip(_settings(), partitions(canvas, tokenizers), strict=True):
         result[f"{mode} {name} {budget}"] = fine_cover(tokens, boxes)
         result[f"{mode} {name} {budget} retained"] = tokens.retained
     return result
