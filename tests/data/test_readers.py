@@ -76,10 +76,13 @@ def test_visdrone_names_every_line_it_cannot_use(tmp_path: Path) -> None:
     ]
 
 
-def test_arrays_come_with_a_warning_where_a_line_was_skipped(tmp_path: Path) -> None:
-    dataset = open_dataset(f"visdrone:{write_visdrone(tmp_path / 'visdrone', {'a': OBJECT + 'what'})}")
-    with pytest.warns(UserWarning, match="1 x line that is not eight numbers"):
-        assert len(dataset.annotations(0).boxes) == 1
+def test_arrays_come_with_warnings_and_refuse_what_cannot_be_read(tmp_path: Path) -> None:
+    odd = write_visdrone(tmp_path / "odd", {"a": OBJECT + "5,5,0,9,1,4,0,0"})
+    with pytest.warns(UserWarning, match=r"1 x box without area, skipped: a\.txt, line 2"):
+        assert len(open_dataset(f"visdrone:{odd}").annotations(0).boxes) == 1
+    broken = write_visdrone(tmp_path / "broken", {"a": OBJECT + "what"})
+    with pytest.raises(InputError, match=r"a\.txt, line 2: 'what': line that is not eight numbers"):
+        open_dataset(f"visdrone:{broken}").annotations(0)
 
 
 def test_visdrone_refuses_a_category_it_does_not_have(tmp_path: Path) -> None:

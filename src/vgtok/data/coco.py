@@ -59,7 +59,7 @@ class CocoDataset:
             where = f"annotation {entry.get('id', '?')} of {self.images[index].name}"
             box = _box(entry)
             if box is None:
-                broken.append(Problem("annotation without a box of four numbers, skipped", where))
+                broken.append(Problem("annotation without a box of four numbers, skipped", where, unreadable=True))
                 continue
             category = entry["category_id"]
             if ignored:

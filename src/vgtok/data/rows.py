@@ -49,10 +49,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something a user should know about the data: its kind, with what was done about it, and where it is."""
+    """Something a user should know about the data: its kind, with what was done about it, and where it is.
+
+    `unreadable` marks a line or object that could not even be read, so that nobody knows what is missing.
+    """
 
     kind: str
     where: str
+    unreadable: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,13 @@ def reading_of(candidates: Iterable[tuple[Row, str]], size: tuple[int, int] | No
 
 
 def annotations_of(reading: Reading) -> Annotations:
-    """The arrays of one image; its problems become warnings, since a caller of arrays would never see them."""
+    """The arrays of one image.
+
+    Arrays cannot carry problems: odd boxes become warnings, and what could not be read is refused.
+    """
+    for problem in reading.problems:
+        if problem.unreadable:
+            raise InputError(f"{problem.where}: {problem.kind.removesuffix(', skipped')}")
     for line in summarize(reading.problems):
         warnings.warn(line, stacklevel=3)
     objects = [row for row in reading.rows if row.role is Role.OBJECT]

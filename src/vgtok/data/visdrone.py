@@ -109,7 +109,9 @@ def _rows(path: Path, broken: list[Problem]) -> Iterator[tuple[Row, str]]:
         where = f"{path.name}, line {number}"
         values = _numbers(_fields(line))
         if values is None or len(values) != 8:
-            broken.append(Problem("line that is not eight numbers, skipped", f"{where}: '{line[:60]}'"))
+            broken.append(
+                Problem("line that is not eight numbers, skipped", f"{where}: '{line[:60]}'", unreadable=True)
+            )
             continue
         yield _row(values, line, f"{path}, line {number}"), where
 

@@ -60,7 +60,11 @@ class YoloDataset:
             except ValueError:
                 shares = []
             if len(shares) != 4:
-                broken.append(Problem("line that is not a class and four numbers, skipped", f"{where}: '{line[:60]}'"))
+                broken.append(
+                    Problem(
+                        "line that is not a class and four numbers, skipped", f"{where}: '{line[:60]}'", unreadable=True
+                    )
+                )
                 continue
             if category not in labels:
                 raise InputError(f"{path}, line {number}: class {category:g} is not among the names of the YAML")
