@@ -22,6 +22,7 @@ STUDIES = {
     "cover": "vgtok.study.cover",
     "coarsened": "vgtok.study.coarsened",
     "monotone": "vgtok.study.monotone",
+    "seeds": "vgtok.study.seeds",
     "teaser": "vgtok.study.teaser",
     "method": "vgtok.study.method",
 }
