@@ -20,6 +20,7 @@ from vgtok.cli import options
 from vgtok.data.dataset import open_dataset
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import default_workers
+from vgtok.show.results_page import results_page
 from vgtok.study.registry import ENTRIES, STUDIES, Entry, data_present, last_run, load_study
 from vgtok.study.result import Inputs, Result, Row, Study
 
@@ -82,6 +83,7 @@ def _write(document: dict[str, Any], result: Result, out: Path) -> list[Path]:
         image.save(buffer, "PNG")
         paths.append(out / f"{label}.png")
         write_bytes(paths[-1], buffer.getvalue())
+    write_text(out / "README.md", results_page(out))
     return paths
 
 
