@@ -39,6 +39,15 @@ def test_every_frame_gets_its_count(extent: Extent, budget: float, rank: float, 
         assert (tokens - extent.roots) % 3 == 0
 
 
+@pytest.mark.parametrize("budget", [0.1875, 0.3, 0.5, 0.9])
+def test_a_frame_of_one_ragged_root(budget: float) -> None:
+    """33 x 33 px: the root's split adds 3, two nodes add 1, one is free; 2 and 3 tokens cannot be had."""
+    extent = Extent(33, 33)
+    tokens, _ = exact(extent, budget, 0.0, 0, 1000)
+    reachable = (1, 4, 5, 6, 7, 8, 9)
+    assert abs(tokens - budget * 9) == min(abs(count - budget * 9) for count in reachable)
+
+
 @given(st.integers(2, 10), st.integers(2, 10), st.integers(1, 64), st.integers(1, 64), budgets, ranks)
 @settings(max_examples=100, deadline=None)
 def test_all_images_of_one_size_get_the_same_count(

@@ -53,7 +53,7 @@ _CLUTTER = {
 
 _READINGS = {
     "lambda_min_auroc": ("lambda_min", "5 px Sobel, 33 px window (fits this table)"),
-    "lambda_min": ("lambda_min", "half size, 3 px Sobel, 9 px window (shipped)"),
+    "lambda_min": ("lambda_min", "half size, 3 px Sobel, 8 px windows (shipped)"),
     "lambda_min_full": ("lambda_min", "full size, 3 px Sobel, 9 px window"),
     "surround_homogeneity": ("node vs. surround x homogeneity", "product of the two below"),
     "homogeneity": ("within-node homogeneity", "standard deviation of the luma"),

@@ -181,11 +181,14 @@ class _Problem:
                 split[node] = True
                 missing -= 3
         for node in threes[::-1] if missing <= -2 else ():
-            children_split = split[self.parent == node].sum() - (split[node] if self.parent[node] == node else 0)
-            if missing <= -2 and split[node] and not children_split:
-                split[node] = False
-                missing += 3
-        return split
+            if missing <= -2 and split[node]:
+                below = split & (self.parent == node)
+                below[node] = False
+                # Splits that are free may hang on a node that is made whole; they go with it.
+                if not self.gain[below].any():
+                    split[node] = False
+                    missing += 3
+        return split & split[self.parent]
 
     def nodes(self, split: NDArray[np.bool_]) -> Nodes:
         """The flags as grids."""

@@ -56,9 +56,15 @@ def count_tokens(splits: Nodes, extent: Extent) -> int:
 
 
 def single_pass(scores: Pyramid, extent: Extent, percentile: float) -> Nodes:
-    """Two scales, each decided once: 32-px nodes below their own grid's percentile stay whole, the rest are read fine.
+    """Two scales, each decided once: the lowest-scoring `percentile` per cent of the 32-px nodes stay whole.
 
-    The 16-px scale is what the coarse masks leave over, so only the 32-px percentile moves the partition.
+    The 16-px scale is what the coarse mask leaves over, so only the 32-px percentile moves the partition. Nodes are
+    taken by rank, equal scores by position, so that even a constant grid gives exactly its share.
     """
-    threshold = percentile_threshold(valid_values(scores.middle, extent, NODE), percentile)
-    return Nodes((scores.middle >= threshold) & extent.valid(NODE), extent.valid(ROOT))
+    if not 0.0 <= percentile <= 100.0:
+        raise InputError(f"percentile: {percentile} is not between 0 and 100")
+    valid = np.flatnonzero(extent.valid(NODE))
+    whole = valid[np.argsort(scores.middle.ravel()[valid], kind="stable")[: round(percentile / 100.0 * valid.size)]]
+    middle = extent.valid(NODE)
+    middle.ravel()[whole] = False
+    return Nodes(middle, extent.valid(ROOT))
