@@ -4,13 +4,11 @@ The population is every busy node of the ungated descent on the first 150 images
 A node is clutter if no ground-truth box overlaps it.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.errors import InputError
 from vgtok.parallel import map_with_progress
 from vgtok.study.nodes import area_under_roc, nodes_with_objects
 from vgtok.study.paper import AUDIT_BUDGETS, INVERTED, percentile
@@ -62,18 +60,10 @@ _READINGS = {
 }
 
 
-@dataclass(frozen=True)
-class _Job:
-    image: ImageJob
-    data: str
-
-
 def run(inputs: Inputs) -> Result:
     """Pool the nodes of the first 150 images and compute the area under the ROC curve of every statistic."""
-    name = inputs.annotated.name
-    if name not in INVERTED:
-        raise InputError(f"--data: the paper prints this table for {' and '.join(INVERTED)}, not for '{name}'")
-    jobs = [_Job(job, name) for job in image_jobs(inputs, IMAGES)]
+    name = inputs.printed_for(INVERTED)
+    jobs = image_jobs(inputs, IMAGES)
     images = list(map_with_progress(_nodes, jobs, workers=inputs.workers, label="auroc"))
     pooled = {key: np.concatenate([image[key] for image in images]) for key in images[0]}
     rows: list[Row] = [
@@ -96,12 +86,12 @@ def run(inputs: Inputs) -> Result:
     return Result(rows, notes, _paper_only(name), lambda figure: _plot(figure, rows))
 
 
-def _nodes(job: _Job) -> dict[str, NDArray[Any]]:
+def _nodes(job: ImageJob) -> dict[str, NDArray[Any]]:
     """Of one image, per budget and level: whether each busy node holds an object, and its value per statistic."""
-    canvas = Tokenizer(budget=1.0, canvas=job.image.canvas).fit(job.image.path)
+    canvas = Tokenizer(budget=1.0, canvas=job.canvas).fit(job.path)
     frame = Frame(canvas.image)
     scores = SCORES["tophat"](frame)
-    boxes = canvas.from_source(job.image.boxes)
+    boxes = canvas.from_source(job.boxes)
     structures = {gate: statistic(frame) for gate, statistic in GATES.items()}
     nodes: dict[str, NDArray[Any]] = {}
     for budget in AUDIT_BUDGETS:

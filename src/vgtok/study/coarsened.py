@@ -4,13 +4,11 @@ The gate fires at rank 0.20 on the ungated percentiles of the first 150 images. 
 as it does not spend; nodes below a stopped one belong to it.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.errors import InputError
 from vgtok.parallel import map_with_progress
 from vgtok.study.nodes import cells_to_nearest
 from vgtok.study.paper import AUDIT_BUDGETS, percentile
@@ -44,18 +42,10 @@ _PAPER = {
 """Fires on (% of the dense grid's cells), frees (points), then the four bins (%)."""
 
 
-@dataclass(frozen=True)
-class _Job:
-    image: ImageJob
-    data: str
-
-
 def run(inputs: Inputs) -> Result:
     """Sum what the gate stops over the first 150 images at three budgets."""
-    name = inputs.annotated.name
-    if name not in _PAPER:
-        raise InputError(f"--data: the paper prints this table for {' and '.join(_PAPER)}, not for '{name}'")
-    jobs = [_Job(job, name) for job in image_jobs(inputs, IMAGES)]
+    name = inputs.printed_for(_PAPER)
+    jobs = image_jobs(inputs, IMAGES)
     # (images, budgets, fired + freed + dense + bins)
     totals = np.array(list(map_with_progress(_stopped, jobs, workers=inputs.workers, label="coarsened"))).sum(axis=0)
     rows: list[Row] = []
@@ -75,12 +65,12 @@ def run(inputs: Inputs) -> Result:
     return Result(rows, notes, _paper_only(name), lambda figure: _plot(figure, rows))
 
 
-def _stopped(job: _Job) -> NDArray[np.float64]:
+def _stopped(job: ImageJob) -> NDArray[np.float64]:
     """Of one image, per budget: nodes that fire, tokens freed, dense tokens, tokens not spent per distance bin."""
-    canvas = Tokenizer(budget=1.0, canvas=job.image.canvas).fit(job.image.path)
+    canvas = Tokenizer(budget=1.0, canvas=job.canvas).fit(job.path)
     frame = Frame(canvas.image)
     scores, structure = SCORES["tophat"](frame), GATES["lambda_min"](frame)
-    boxes = canvas.from_source(job.image.boxes)
+    boxes = canvas.from_source(job.boxes)
     result = np.zeros((len(AUDIT_BUDGETS), 3 + len(BINS)))
     for i, budget in enumerate(AUDIT_BUDGETS):
         busy = busy_nodes(scores, frame.extent, percentile(job.data, 0.0, budget))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vgtok.calibrate.measure import RUNGS, Sweep, SweepJob, sweep_image
-from vgtok.errors import BudgetError, InputError
+from vgtok.errors import BudgetError
 from vgtok.parallel import map_with_progress
 from vgtok.study.paper import BUDGETS, INVERTED
 from vgtok.study.result import PALETTE, Inputs, Result, Row, Study
@@ -26,9 +26,7 @@ class _Measured:
 
 def run(inputs: Inputs) -> Result:
     """Sweep every image once, then read the paper's percentiles and invert the sweep."""
-    name = inputs.data.name
-    if name not in INVERTED:
-        raise InputError(f"--data: the paper prints this table for {' and '.join(INVERTED)}, not for '{name}'")
+    name = inputs.printed_for(INVERTED)
     measured = _measure(inputs)
     rows = [row for rank in INVERTED[name] for row in _rows(name, rank, measured)]
     cells = [row for row in rows if row["paper_percentile"] is not None]

@@ -1,6 +1,6 @@
 """What a study is, what it is given and what it returns."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,13 @@ class Inputs:
             raise InputError("--data: this study needs annotated images, e.g. --data visdrone:DIR")
         return self.data
 
+    def printed_for(self, tables: Collection[str]) -> str:
+        """The name of the data set, refused where the paper prints no such table for it."""
+        name = self.annotated.name
+        if name not in tables:
+            raise InputError(f"--data: the paper prints this table for {' and '.join(tables)}, not for '{name}'")
+        return name
+
     @property
     def canvas(self) -> CanvasSize:
         """The canvas the paper reads this data set at."""
@@ -75,8 +82,9 @@ class Study:
 
 @dataclass(frozen=True)
 class ImageJob:
-    """One image of a study: its place in the data set, its file and its boxes (N, 4) in its own pixels."""
+    """One image of a study: its data set and place in it, its file and its boxes (N, 4) in its own pixels."""
 
+    data: str
     index: int
     path: Path
     boxes: Any
@@ -88,6 +96,12 @@ def image_jobs(inputs: Inputs, count: int | None = None) -> list[ImageJob]:
     dataset = inputs.data
     chosen = range(len(dataset.images) if count is None else min(count, len(dataset.images)))
     return [
-        ImageJob(i, dataset.images[i], dataset.annotations(i).boxes if dataset.names else None, inputs.canvas)
+        ImageJob(
+            dataset.name,
+            i,
+            dataset.images[i],
+            dataset.annotations(i).boxes if dataset.names else None,
+            inputs.canvas,
+        )
         for i in chosen
     ]

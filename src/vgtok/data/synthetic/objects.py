@@ -14,6 +14,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from vgtok.data.visdrone import NAMES as VISDRONE_NAMES
+
 from .geometry import (
     SUBPIXEL_BITS,
     ByteArray,
@@ -26,19 +28,7 @@ from .geometry import (
     rotate,
 )
 
-NAMES = (
-    "pedestrian",
-    "people",
-    "bicycle",
-    "car",
-    "van",
-    "truck",
-    "tricycle",
-    "awning-tricycle",
-    "bus",
-    "motor",
-    "ship",
-)
+NAMES = (*VISDRONE_NAMES, "ship")
 """Class names: the ten of VisDrone in its order, then ship."""
 
 _SUPERSAMPLING = 4
