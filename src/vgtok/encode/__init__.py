@@ -1,0 +1,1 @@
+"""Tokens and pixels to a dense feature map: packed vision transformers of two families, EVA-02 and plain ViT."""
