@@ -9,8 +9,8 @@ demo: .venv/installed
 	.venv/bin/vgtok tokenize demo/frame.png --budget 0.40 --out demo
 
 test: .venv/installed-dev
-	.venv/bin/ruff format --check src tests benchmarks
-	.venv/bin/ruff check src tests benchmarks
+	.venv/bin/ruff format --check src tests
+	.venv/bin/ruff check src tests
 	.venv/bin/mypy src
 	.venv/bin/python -m pytest -n 2
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vgtok.tokenize.frame import Frame
 from vgtok.tokenize.geometry import NODE, ROOT
-from vgtok.tokenize.pyramid import Grid, nest
+from vgtok.tokenize.pyramid import Grid, children, nest
 from vgtok.tokenize.scores import TOP_HAT_WIDTHS, top_hat_cells
 from vgtok.tokenize.split import Nodes
 from vgtok.tokenize.structure import FULL_SIZE, HALF_SIZE, PAPER_AUROC, Reading, lambda_min_cells
@@ -82,6 +82,15 @@ def fired_nodes(busy: Nodes, structure: Structure, rank: float) -> Nodes:
         fired[: busy.middle.size].reshape(busy.middle.shape),
         fired[busy.middle.size :].reshape(busy.coarse.shape),
     )
+
+
+def gated_splits(busy: Nodes, structure: Structure | None, rank: float) -> Nodes:
+    """The busy nodes that split: all but those that fire, and none below one that does."""
+    if structure is None or rank == 0:
+        return busy
+    fired = fired_nodes(busy, structure, rank)
+    coarse = busy.coarse & ~fired.coarse
+    return Nodes(busy.middle & ~fired.middle & children(coarse), coarse)
 
 
 def _moments(frame: Frame, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -47,6 +47,14 @@ def busy_nodes(scores: Pyramid, extent: Extent, percentile: float) -> Nodes:
     return Nodes(middle, coarse)
 
 
+def count_tokens(splits: Nodes, extent: Extent) -> int:
+    """Tokens of the partition these splits describe, padding left out."""
+    cells, nodes = extent.valid(CELL), extent.valid(NODE)
+    fine = (cells & children(splits.middle)).sum()
+    middle = (nodes & children(splits.coarse) & ~splits.middle).sum()
+    return int(fine + middle + (~splits.coarse).sum())
+
+
 def single_pass(scores: Pyramid, extent: Extent, percentile: float) -> Nodes:
     """Two scales, each decided once: 32-px nodes below their own grid's percentile stay whole, the rest are read fine.
 

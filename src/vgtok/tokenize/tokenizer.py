@@ -8,10 +8,10 @@ from vgtok.errors import BudgetError, InputError
 from vgtok.tokenize.canvas import DEFAULT_SIZE, Canvas, CanvasSize, fit_canvas
 from vgtok.tokenize.count import exact_single_pass, exact_splits, target_count
 from vgtok.tokenize.frame import Frame
-from vgtok.tokenize.gate import GATES, Gate, Structure, fired_nodes
+from vgtok.tokenize.gate import GATES, Gate, Structure, gated_splits
 from vgtok.tokenize.geometry import Extent
 from vgtok.tokenize.images import ImageLike, read_image
-from vgtok.tokenize.pyramid import Pyramid, children
+from vgtok.tokenize.pyramid import Pyramid
 from vgtok.tokenize.scores import SCORES, Scorer
 from vgtok.tokenize.split import Nodes, busy_nodes, single_pass
 from vgtok.tokenize.tokens import Tokens, tokens_from_splits
@@ -129,12 +129,7 @@ class Tokenizer:
         assert self.percentile is not None
         if self.splitter == "single_pass":
             return single_pass(scores, extent, self.percentile)
-        busy = busy_nodes(scores, extent, self.percentile)
-        if structure is None:
-            return busy
-        fired = fired_nodes(busy, structure, self.rank)
-        coarse = busy.coarse & ~fired.coarse
-        return Nodes(busy.middle & ~fired.middle & children(coarse), coarse)
+        return gated_splits(busy_nodes(scores, extent, self.percentile), structure, self.rank)
 
 
 def _named(registry: dict[str, _Choice], choice: str | _Choice, argument: str) -> _Choice:

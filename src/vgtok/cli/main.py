@@ -1,0 +1,37 @@
+"""The `vgtok` command: collects the verbs and turns every expected error into one line and exit code 1."""
+
+import sys
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from vgtok import __version__
+from vgtok.cli import bench, calibrate, sample, study, tokenize
+from vgtok.errors import VGTokError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+app.command("tokenize")(tokenize.tokenize)
+app.command("calibrate")(calibrate.calibrate)
+app.add_typer(bench.app, name="bench")
+app.command("study")(study.study)
+app.command("sample")(sample.sample)
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+    """Read large frames at the token budget you name."""
+    if version:
+        print(__version__)
+        raise typer.Exit
+
+
+def run() -> None:
+    """Entry point: like the app itself, but an expected error is one line on standard error."""
+    try:
+        app()
+    except VGTokError as error:
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,71 @@
+"""Options several verbs share: how a tokenizer is described, and where data and results lie."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vgtok.errors import InputError
+from vgtok.tokenize.canvas import CanvasSize
+from vgtok.tokenize.tokenizer import Tokenizer
+
+Budget = Annotated[float | None, typer.Option(help="Share of the dense grid every image gets, exactly.")]
+Percentile = Annotated[float | None, typer.Option(help="Threshold as a percentile of the image's own scores.")]
+Table = Annotated[
+    str | None, typer.Option(help="With --budget: take the percentile from this retention table (name or file).")
+]
+Rank = Annotated[float, typer.Option(help="Share of busy nodes the gate stops; 0 is no gate.")]
+ScorerName = Annotated[str, typer.Option("--scorer", help="Score, e.g. tophat, fused, lambda_min, entropy.")]
+GateName = Annotated[str, typer.Option("--gate", help="Gate statistic, e.g. lambda_min.")]
+Splitter = Annotated[str, typer.Option(help="quadtree (16/32/64 px) or single_pass (16/32 px).")]
+CanvasOption = Annotated[
+    str, typer.Option("--canvas", help="Frame to fit inside as WIDTHxHEIGHT, or 'native' for the image's own size.")
+]
+Workers = Annotated[int | None, typer.Option(help="Processes; one per core unless told otherwise.")]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable result on standard output.")]
+Data = Annotated[str, typer.Option(help="visdrone:DIR, aitodv2:DIR or a folder of images.")]
+Out = Annotated[Path, typer.Option(help="Where results go.")]
+
+DEFAULT_CANVAS = "2048x1152"
+
+
+def canvas_size(text: str) -> CanvasSize:
+    """Read a --canvas option."""
+    if text == "native":
+        return "native"
+    return frame_size(text)
+
+
+def frame_size(text: str) -> tuple[int, int]:
+    """Read WIDTHxHEIGHT."""
+    width, cross, height = text.lower().partition("x")
+    if not (cross and width.isdigit() and height.isdigit()):
+        raise InputError(f"'{text}' is not WIDTHxHEIGHT in pixels, e.g. 2048x1152")
+    return int(width), int(height)
+
+
+def tokenizer_from(
+    budget: float | None,
+    percentile: float | None,
+    table: str | None,
+    rank: float,
+    scorer: str,
+    gate: str,
+    splitter: str,
+    canvas: str,
+) -> Tokenizer:
+    """The tokenizer these options describe; 40% of the tokens when nothing is said."""
+    settings: dict[str, Any] = {
+        "rank": rank,
+        "scorer": scorer,
+        "gate": gate,
+        "splitter": splitter,
+        "canvas": canvas_size(canvas),
+    }
+    if table is not None:
+        if budget is None or percentile is not None:
+            raise InputError("--table: goes with --budget, the share it is inverted for")
+        return Tokenizer.calibrated(table, budget, **settings)
+    if budget is None and percentile is None:
+        budget = 0.40
+    return Tokenizer(budget=budget, percentile=percentile, **settings)

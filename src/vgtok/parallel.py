@@ -1,0 +1,57 @@
+"""The same function over many images: several processes, one bar, results in order.
+
+Each worker runs OpenCV on one thread, so that processes, not threads, fill the cores.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TypeVar
+
+import cv2
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from vgtok.errors import InputError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def map_with_progress(
+    function: Callable[[Item], Result], items: Sequence[Item], *, workers: int, label: str
+) -> Iterator[Result]:
+    """Yield `function(item)` for every item, in order, with a progress bar on standard error.
+
+    With more than one worker `function` and the items must be picklable: a module-level function, a frozen dataclass.
+    """
+    if workers < 1:
+        raise InputError(f"workers: {workers} is not a number of processes, 1 or more")
+    with progress_bar() as progress:
+        task = progress.add_task(label, total=len(items))
+        if workers == 1:
+            for item in items:
+                yield function(item)
+                progress.advance(task)
+            return
+        # Spawned, not forked: a fork would copy OpenCV's thread pool in whatever state it is.
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+            for result in pool.map(function, items, chunksize=max(1, min(8, len(items) // (4 * workers)))):
+                yield result
+                progress.advance(task)
+
+
+def progress_bar() -> Progress:
+    """The bar every verb shows, on standard error so that standard output stays clean for machines."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def default_workers() -> int:
+    """One process per core this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _one_thread() -> None:
+    cv2.setNumThreads(1)

@@ -1,0 +1,97 @@
+"""The coverage map: every table and figure of the paper, the study that makes it, and what that study needs.
+
+Studies load on first use. A study the map names but `STUDIES` does not hold is not part of this release.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from vgtok.errors import InputError
+from vgtok.study.result import Study
+
+STUDIES = {
+    "inversion": "vgtok.study.inversion",
+    "budget-audit": "vgtok.study.budget_audit",
+    "affine": "vgtok.study.affine",
+    "exact": "vgtok.study.exact",
+    "auroc": "vgtok.study.auroc",
+    "cover": "vgtok.study.cover",
+    "coarsened": "vgtok.study.coarsened",
+    "monotone": "vgtok.study.monotone",
+    "teaser": "vgtok.study.teaser",
+    "method": "vgtok.study.method",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One table or figure: its label in the paper, what it shows, its study, the data and the model it needs."""
+
+    label: str
+    title: str
+    study: str
+    data: tuple[str, ...]
+    model: str = "-"
+
+
+_BOTH = ("visdrone", "aitodv2")
+_ONE = ("visdrone",)
+_DETECTOR = "detector"
+
+ENTRIES: Sequence[Entry] = (
+    Entry("Figure 1", "VGTok on a frame at 70% of tokens", "teaser", _ONE),
+    Entry("Figure 2", "Score, split, gate, pack", "method", _ONE),
+    Entry("Figure 3", "Operating range on VisDrone", "pareto", _ONE, _DETECTOR),
+    Entry("Table 1", "Published record, VisDrone val", "published", _ONE, _DETECTOR),
+    Entry("Table 2", "Published record, AI-TOD-v2 test", "published", ("aitodv2",), _DETECTOR),
+    Entry("Table 3", "Forward-pass cost at four budgets", "compute", _ONE, "encoder"),
+    Entry("Table 4", "Gate ablation at five matched budgets", "grid", _ONE, _DETECTOR),
+    Entry("Table A1", "Gate statistic discrimination", "auroc", _BOTH),
+    Entry("Table A2", "Eight pixel scores", "scorers", _ONE, _DETECTOR),
+    Entry("Table A3", "Zero-shot gate effect", "ladder", _ONE, _DETECTOR),
+    Entry("Table A4", "Fused score, gated and ungated", "grid", _ONE, _DETECTOR),
+    Entry("Table A5", "Seed spread behind Table 4", "grid", _ONE, _DETECTOR),
+    Entry("Table A6", "Six COCO bands at 40%", "bands", _ONE, _DETECTOR),
+    Entry("Table A7", "AI-TOD-v2 area bands", "bands", ("aitodv2",), _DETECTOR),
+    Entry("Table A8", "AI-TOD-v2 very-tiny band per class", "bands", ("aitodv2",), _DETECTOR),
+    Entry("Table A9", "Gate rank sweep", "rank", _ONE, _DETECTOR),
+    Entry("Table A10", "Seed replicates and the seed floor", "seeds", ()),
+    Entry("Table A11", "Token-budget audit at 40%", "budget-audit", _ONE),
+    Entry("Table A12", "Inverted retention tables", "inversion", _BOTH),
+    Entry("Table A13", "Input resolution", "resolution", _ONE, _DETECTOR),
+    Entry("Table A14", "Coarsened tokens by distance", "coarsened", _BOTH),
+    Entry("Figure A1", "Dense epoch ladder", "dense-epochs", _ONE, _DETECTOR),
+    Entry("Section 3.2", "Affine retention law of Single-pass", "affine", _ONE),
+    Entry("Section B", "Upsample MSE is not monotone", "monotone", _ONE),
+    Entry("ours", "Exact budgets per image", "exact", _ONE),
+    Entry("ours", "Fine cover of objects", "cover", _ONE),
+)
+"""All 18 tables and 4 figures of the paper, then what its prose claims, then studies of our own."""
+
+
+def load_study(name: str) -> Study:
+    """The study of that name, refused with the names there are."""
+    if name in STUDIES:
+        study = import_module(STUDIES[name]).STUDY
+        assert isinstance(study, Study)
+        return study
+    if any(entry.study == name for entry in ENTRIES):
+        raise InputError(f"study '{name}': needs a detector, which this release does not have yet")
+    raise InputError(f"study '{name}': no such study; there are {', '.join(STUDIES)}")
+
+
+def data_present(name: str) -> bool:
+    """Whether the environment names a folder of that data set (VGTOK_VISDRONE, VGTOK_AITODV2)."""
+    return Path(os.environ.get(f"VGTOK_{name.upper()}", "")).is_dir() and f"VGTOK_{name.upper()}" in os.environ
+
+
+def last_run(study: str, results: Path) -> str | None:
+    """The day the study was last written to a results folder, as its own file says."""
+    try:
+        return str(json.loads((results / f"{study}.json").read_text())["ran_at"])[:10]
+    except (OSError, ValueError, KeyError):
+        return None

@@ -1,0 +1,90 @@
+"""What a study is, what it is given and what it returns."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vgtok.data.dataset import Dataset
+from vgtok.errors import InputError
+from vgtok.tokenize.canvas import DEFAULT_SIZE, CanvasSize
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Row = Mapping[str, Any]
+
+CANVASES: dict[str, CanvasSize] = {"aitodv2": (2048, 2048)}
+"""The canvas the paper reads a data set at, where it is not the default."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a study runs on: an opened data set, how many processes, and for pictures a frame of choice."""
+
+    dataset: Dataset | None
+    workers: int
+    frame: str | None = None
+
+    @property
+    def data(self) -> Dataset:
+        """The data set, refused where none was given."""
+        if self.dataset is None:
+            raise InputError("--data: this study needs a data set, e.g. --data visdrone:DIR")
+        return self.dataset
+
+    @property
+    def annotated(self) -> Dataset:
+        """The data set, refused where it has no boxes."""
+        if not self.data.names:
+            raise InputError("--data: this study needs annotated images, e.g. --data visdrone:DIR")
+        return self.data
+
+    @property
+    def canvas(self) -> CanvasSize:
+        """The canvas the paper reads this data set at."""
+        return CANVASES.get(self.data.name, DEFAULT_SIZE)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Rows of one table, paper beside measured.
+
+    `paper_only` holds rows for data that was not given, with what it needs; `notes` are sentences a reader of the table
+    should have; `plot` draws it; `pictures` are named RGB images instead of a plot.
+    """
+
+    rows: Sequence[Row]
+    notes: Sequence[str] = ()
+    paper_only: Sequence[Row] = ()
+    plot: "Callable[[Figure], None] | None" = None
+    pictures: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A command of `vgtok study`."""
+
+    name: str
+    title: str
+    run: Callable[[Inputs], Result]
+
+
+@dataclass(frozen=True)
+class ImageJob:
+    """One image of a study: its place in the data set, its file and its boxes (N, 4) in its own pixels."""
+
+    index: int
+    path: Path
+    boxes: Any
+    canvas: CanvasSize
+
+
+def image_jobs(inputs: Inputs, count: int | None = None) -> list[ImageJob]:
+    """A job per image, the first `count` in sorted file order, with boxes where the data set has them."""
+    dataset = inputs.data
+    chosen = range(len(dataset.images) if count is None else min(count, len(dataset.images)))
+    return [
+        ImageJob(i, dataset.images[i], dataset.annotations(i).boxes if dataset.names else None, inputs.canvas)
+        for i in chosen
+    ]
