@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import accumulate, groupby
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -74,12 +75,12 @@ def grouped(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tens
     runs = [(*kind, len(list(run))) for kind, run in groupby(zip(groups.lengths, groups.padding, strict=True))]
     sizes = [length * count for length, _, count in runs]
     # Splitting, not slicing: its backward writes each gradient once instead of once per slice.
-    parts = zip(*(values.split(sizes) for values in (q, k, v)), _split(keys.bias, sizes), runs, strict=True)
+    parts = zip(*(torch.split(values, sizes) for values in (q, k, v)), _split(keys.bias, sizes), runs, strict=True)
     outputs = []
     for part_q, part_k, part_v, part_bias, (length, padding, count) in parts:
         # (count * length, heads, head_dim) to (count, length, heads, head_dim)
-        batch_q, batch_k, batch_v = (part.unflatten(0, (count, length)) for part in (part_q, part_k, part_v))
-        bias = None if part_bias is None else part_bias.unflatten(0, (count, length))
+        batch_q, batch_k, batch_v = (torch.unflatten(part, 0, (count, length)) for part in (part_q, part_k, part_v))
+        bias = None if part_bias is None else torch.unflatten(part_bias, 0, (count, length))
         if padding:
             batch_k = torch.cat([batch_k, keys.padding_key.expand(count, 1, -1, -1)], dim=1)
             batch_v = torch.cat([batch_v, keys.padding_value.expand(count, 1, -1, -1)], dim=1)
@@ -137,11 +138,11 @@ def _scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _split(values: Tensor | None, sizes: list[int]) -> list[Tensor | None]:
-    return [None] * len(sizes) if values is None else list(values.split(sizes))
+    return [None] * len(sizes) if values is None else list(torch.split(values, sizes))
 
 
 def _variable_length(
-    kernel: Callable[..., Tensor],
+    kernel: Callable[..., Any],
     scale_name: str,
     q: Tensor,
     k: Tensor,
@@ -157,7 +158,7 @@ def _variable_length(
         real = q.new_zeros(len(q)) if bias is None else bias
         k_parts, v_parts, bias_parts = [], [], []
         for part_k, part_v, part_bias, padding in zip(
-            k.split(lengths), v.split(lengths), real.split(lengths), groups.padding, strict=True
+            *(torch.split(values, lengths) for values in (k, v, real)), groups.padding, strict=True
         ):
             k_parts += [part_k, keys.padding_key[None]] if padding else [part_k]
             v_parts += [part_v, keys.padding_value[None]] if padding else [part_v]
@@ -174,7 +175,8 @@ def _variable_length(
         v = functional.pad(v, (0, 8))
     cumulative_q, cumulative_k = _cumulative(groups.lengths, q.device), _cumulative(key_lengths, q.device)
     longest = (max(groups.lengths), max(key_lengths))
-    return kernel(q, k, v, cumulative_q, cumulative_k, *longest, **{scale_name: scale})[..., :head_dim]
+    out: Tensor = kernel(q, k, v, cumulative_q, cumulative_k, *longest, **{scale_name: scale})
+    return out[..., :head_dim]
 
 
 @lru_cache(maxsize=8)

@@ -56,7 +56,7 @@ class Attention(nn.Module):
     def project(self, x: Tensor, rotations: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """(..., N, D) to q, k, v of (..., N, heads, head_dim), q and k turned by (N, head_dim / 2) rotations."""
         # (..., N, 3 D) to (..., N, 3, heads, head_dim)
-        qkv = functional.linear(x, self.qkv.weight, self.bias()).unflatten(-1, (3, self.heads, -1))
+        qkv = torch.unflatten(functional.linear(x, self.qkv.weight, self.bias()), -1, (3, self.heads, -1))
         q, k, v = qkv.unbind(-3)
         if rotations is not None:
             q, k = rotate(qkv[..., :2, :, :], rotations).unbind(-3)

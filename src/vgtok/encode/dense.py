@@ -46,7 +46,7 @@ def encode_control(encoder: Encoder, images: Sequence[Tensor], tokens: Sequence[
     placement = place(packing, encoder.config, encoder.embedding.table.device)
     sequence = encoder.embedding(images, packing, placement)
     # (B * rows * columns, D) to (B, rows * columns, D)
-    cells = sequence.index_select(0, placement.cells).unflatten(0, (len(images), -1))
+    cells = torch.unflatten(sequence.index_select(0, placement.cells), 0, (len(images), -1))
     del sequence
     return _run_grid(encoder, cells, packing.grids[0])
 
@@ -67,7 +67,7 @@ def _run_grid(encoder: Encoder, cells: Tensor, grid: tuple[int, int]) -> Feature
         x = block(x, over_images if config.is_global(number) else inside_windows)
     x = encoder.out_norm(x)
     # (B, rows * columns, D) to (B, D, rows, columns)
-    maps = x[:, config.prefix :].unflatten(1, grid).permute(0, 3, 1, 2)
+    maps = torch.unflatten(x[:, config.prefix :], 1, grid).permute(0, 3, 1, 2)
     return Features(tuple(maps), x[:, : config.prefix])
 
 
@@ -96,16 +96,16 @@ class GridRoute(Route):
         rows, columns = self.grid
         down, across = -(-rows // self.window), -(-columns // self.window)
         # (B, rows, columns, D), padded, to (B, down, window, across, window, D)
-        cells = x.unflatten(1, self.grid)
+        cells = torch.unflatten(x, 1, self.grid)
         cells = functional.pad(cells, (0, 0, 0, across * self.window - columns, 0, down * self.window - rows))
-        split = cells.unflatten(2, (across, self.window)).unflatten(1, (down, self.window))
+        cells = torch.unflatten(torch.unflatten(cells, 2, (across, self.window)), 1, (down, self.window))
         # (B * down * across, window * window, D)
-        windows = split.transpose(2, 3).flatten(3, 4).flatten(0, 2)
-        del cells, split
+        windows = cells.transpose(2, 3).flatten(3, 4).flatten(0, 2)
+        del cells
         out = self._attended(attention, windows)
         # ... and back to (B, rows * columns, D) without the padding
-        out = out.unflatten(0, (-1, down, across)).unflatten(3, (self.window, self.window)).transpose(2, 3)
-        return out.flatten(3, 4).flatten(1, 2)[:, :rows, :columns].flatten(1, 2)
+        out = torch.unflatten(torch.unflatten(out, 0, (-1, down, across)), 3, (self.window, self.window))
+        return out.transpose(2, 3).flatten(3, 4).flatten(1, 2)[:, :rows, :columns].flatten(1, 2)
 
     def _attended(self, attention: Attention, x: Tensor) -> Tensor:
         """(B, L, D) to (B, L, D), all L attending to each other."""

@@ -30,9 +30,10 @@ class FusionStage(nn.Module):
         while base.shape[1] > 1:
             half = base.shape[1] // 2
             # (n, half, 2, half, 2, D) to (n, half, half, 4 D)
-            fours = base.unflatten(2, (half, 2)).unflatten(1, (half, 2)).permute(0, 1, 3, 2, 4, 5).flatten(3)
-            base = self.reduce(fours)
-        return self.out(base[:, 0, 0])
+            fours = torch.unflatten(torch.unflatten(base, 2, (half, 2)), 1, (half, 2)).permute(0, 1, 3, 2, 4, 5)
+            base = self.reduce(fours.flatten(3))
+        fused: Tensor = self.out(base[:, 0, 0])
+        return fused
 
 
 class Fusion(nn.Module):
@@ -95,15 +96,17 @@ class Embedding(nn.Module):
         # Every cell under the token: (n, span), clamped to the grid at a ragged edge.
         down = torch.minimum(placement.row[chosen][:, None] + step, rows[:, None] - 1) + 0.5
         right = torch.minimum(placement.column[chosen][:, None] + step, columns[:, None] - 1) + 0.5
-        shares = torch.broadcast_tensors((down / rows[:, None])[:, :, None], (right / columns[:, None])[:, None, :])
-        cells = read_table(self.table, shares[0].flatten(), shares[1].flatten())
-        return cells.unflatten(0, (-1, span * span)).mean(dim=1)
+        # (n, span, span) points, flat for the table, then the mean over each token's
+        down_share = (down / rows[:, None])[:, :, None].expand(-1, -1, span)
+        right_share = (right / columns[:, None])[:, None, :].expand(-1, span, -1)
+        cells = read_table(self.table, down_share.flatten(), right_share.flatten())
+        return torch.unflatten(cells, 0, (-1, span * span)).mean(dim=1)
 
 
 def project_grid(embedding: Embedding, images: Tensor) -> Tensor:
     """The dense model's embedding: normalised (B, 3, rows * patch, columns * patch) to (B, rows * columns, D)."""
     patch = embedding.config.patch
-    weight = embedding.projection.weight.unflatten(1, (3, patch, patch))
+    weight = torch.unflatten(embedding.projection.weight, 1, (3, patch, patch))
     grid = functional.conv2d(images, weight, embedding.projection.bias, stride=patch)
     # (R, C, D) to (1, D, R, C), resized to the grid
     table = embedding.table.permute(2, 0, 1)[None]

@@ -67,8 +67,10 @@ def unpack(sequence: Tensor, packing: Packing, placement: Placement) -> Features
     """Scatter the packed (N, D) sequence to the cells its tokens span, once."""
     sizes = [rows * columns for rows, columns in packing.grids]
     # (all cells of all images, D), then a (D, rows, columns) view per image: channels last in memory
-    cells = sequence.index_select(0, placement.cells).split(sizes)
-    maps = tuple(part.unflatten(0, grid).permute(2, 0, 1) for part, grid in zip(cells, packing.grids, strict=True))
+    cells = torch.split(sequence.index_select(0, placement.cells), sizes)
+    maps = tuple(
+        torch.unflatten(part, 0, grid).permute(2, 0, 1) for part, grid in zip(cells, packing.grids, strict=True)
+    )
     return Features(maps, sequence[placement.prefix])
 
 

@@ -30,7 +30,7 @@ def cell_patches(image: Tensor, row: Tensor, column: Tensor, config: EncoderConf
     if ragged:
         image = functional.pad(image, (0, columns * patch - width, 0, rows * patch - height))
     # (3, rows * patch, columns * patch) to (rows, columns, 3, patch, patch): a view, no pixel moves
-    cells = image.unflatten(2, (columns, patch)).unflatten(1, (rows, patch)).permute(1, 3, 0, 2, 4)
+    cells = torch.unflatten(torch.unflatten(image, 2, (columns, patch)), 1, (rows, patch)).permute(1, 3, 0, 2, 4)
     row, column = row.clamp(max=rows - 1), column.clamp(max=columns - 1)
     patches = normalise(cells[row, column], config, dtype)
     if ragged:
@@ -45,10 +45,11 @@ def cell_patches(image: Tensor, row: Tensor, column: Tensor, config: EncoderConf
 def region_patches(
     image: Tensor, row: Tensor, column: Tensor, span: int, config: EncoderConfig, dtype: torch.dtype
 ) -> Tensor:
-    """Cells under (n,) tokens of `span` cells a side with first cell (row, column): (n, span, span, 3, patch, patch)."""
+    """Cells under (n,) tokens of `span` cells a side, first cell (row, column): (n, span, span, 3, patch, patch)."""
     step = torch.arange(span, device=image.device)
-    down, right = row[:, None, None] + step[:, None], column[:, None, None] + step[None, :]
-    return cell_patches(image, *torch.broadcast_tensors(down, right), config, dtype)
+    down = (row[:, None, None] + step[:, None]).expand(-1, span, span)
+    right = (column[:, None, None] + step[None, :]).expand(-1, span, span)
+    return cell_patches(image, down, right, config, dtype)
 
 
 def resample(cells: Tensor, resampling: Resampling) -> Tensor:

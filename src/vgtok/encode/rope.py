@@ -24,6 +24,6 @@ def rotation(row: Tensor, column: Tensor, head_dim: int) -> Tensor:
 def rotate(values: Tensor, rotations: Tensor) -> Tensor:
     """Turn (..., N, C, heads, head_dim) by (N, head_dim / 2) rotations; half precision is turned in fp32."""
     # (..., N, C, heads, head_dim / 2) complex
-    pairs = torch.view_as_complex(values.float().unflatten(-1, (-1, 2)))
+    pairs = torch.view_as_complex(torch.unflatten(values.float(), -1, (-1, 2)))
     turned = pairs * rotations[:, None, None, :]
     return torch.view_as_real(turned).flatten(-2).to(values.dtype)
