@@ -26,7 +26,8 @@ class EncoderConfig:
 
     `window` is the side of attention windows in cells, `global_blocks` the blocks that attend over the whole image;
     without a window every block does. `table` is the (rows, columns) of the position table, `prefix` the number of
-    tokens that stand for no region (class, registers), `hidden` the width inside the MLP. `fusion` names the coarse
+    tokens that stand for no region (class, registers), `hidden` the width inside the MLP; without `out_norm_eps` there
+    is no norm after the last block. `fusion` names the coarse
     sizes in pixels that fuse the base patches they cover: both for a quadtree, 32 alone for Single-pass.
     """
 
@@ -46,7 +47,7 @@ class EncoderConfig:
     global_blocks: tuple[int, ...] = ()
     drop_path: float = 0.0
     norm_eps: float = 1e-6
-    out_norm_eps: float = 1e-6
+    out_norm_eps: float | None = 1e-6
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
     fusion: tuple[int, ...] = (NODE, ROOT)

@@ -41,7 +41,8 @@ class Encoder(nn.Module):
         self.embedding = Embedding(config)
         rates = np.linspace(0.0, config.drop_path, config.depth)
         self.blocks = nn.ModuleList(Block(config, float(rate)) for rate in rates)
-        self.out_norm = nn.LayerNorm(config.dim, eps=config.out_norm_eps)
+        eps = config.out_norm_eps
+        self.out_norm = nn.Identity() if eps is None else nn.LayerNorm(config.dim, eps=eps)
         for module in self.blocks.modules():
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
