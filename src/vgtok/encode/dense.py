@@ -58,11 +58,11 @@ def _run_grid(encoder: Encoder, cells: Tensor, grid: tuple[int, int]) -> Feature
     if config.prefix:
         x = torch.cat([encoder.embedding.prefix.expand(len(cells), -1, -1), cells], dim=1)
     del cells
-    over_images = GridRoute(config, grid, None, _rotations(config, grid, x.device))
+    over_images = GridRoute(config, grid, None, grid_rotations(config, grid, x.device))
     window = config.window
     inside_windows = over_images
     if window is not None:
-        inside_windows = GridRoute(config, grid, window, _rotations(config, (window, window), x.device))
+        inside_windows = GridRoute(config, grid, window, grid_rotations(config, (window, window), x.device))
     for number, block in enumerate(encoder.blocks):
         x = block(x, over_images if config.is_global(number) else inside_windows)
     x = encoder.out_norm(x)
@@ -71,7 +71,7 @@ def _run_grid(encoder: Encoder, cells: Tensor, grid: tuple[int, int]) -> Feature
     return Features(tuple(maps), x[:, : config.prefix])
 
 
-def _rotations(config: EncoderConfig, grid: tuple[int, int], device: torch.device) -> Tensor | None:
+def grid_rotations(config: EncoderConfig, grid: tuple[int, int], device: torch.device) -> Tensor | None:
     """(P + rows * columns, head_dim / 2) rotations of a whole grid or window."""
     if not config.rope:
         return None

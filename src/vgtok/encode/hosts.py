@@ -37,7 +37,7 @@ def find_host(model: nn.Module) -> tuple[nn.Module, Host]:
             host = HOSTS.get((kind.__module__.partition(".")[0], kind.__name__))
             if host is not None:
                 return module, host
-    known = ", ".join(f"{library}'s {name}" for library, name in HOSTS)
+    known = ", ".join(f"{library}.{name}" for library, name in HOSTS)
     raise InputError(f"model: {type(model).__name__} holds no backbone that can be wrapped: {known}")
 
 
