@@ -96,29 +96,42 @@ def _print(chosen: Study, result: Result, written: Sequence[Path]) -> None:
 
 
 def _table(title: str, rows: Sequence[Row]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for column in rows[0]:
+    """The rows as a table; where a column has a twin from the paper the two share one, the paper's in colour."""
+    twins = {column for column in rows[0] if f"paper_{column}" in rows[0]}
+    shown = [column for column in rows[0] if column.removeprefix("paper_") not in twins or column in twins]
+    table = Table(title=f"{title}{' (paper)' if twins else ''}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
+    for column in shown:
         numeric = any(isinstance(row[column], int | float) for row in rows)
         table.add_column(column.replace("_", " "), justify="right" if numeric else "left")
     for row in rows:
-        table.add_row(*(_cell(column, value) for column, value in row.items()))
+        cells = []
+        for column in shown:
+            text = _text(row[column])
+            paper = _text(row[f"paper_{column}"]) if column in twins else None
+            text = f"[cyan]{text}[/]" if column.startswith("paper") else text
+            cells.append(text if paper is None else f"{text} [cyan]({paper})[/]")
+        table.add_row(*cells)
     return table
 
 
-def _cell(column: str, value: Any) -> str:
+def _text(value: Any) -> str:
     if value is None:
-        return "[dim]-[/]"
-    text = f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else escape(str(value))
-    return f"[cyan]{text}[/]" if column.startswith("paper") else text
+        return "-"
+    return f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else escape(str(value))
 
 
 def _coverage(results: Path, json_: bool) -> None:
     if json_:
         print(json.dumps({"entries": [_described(entry, results) for entry in ENTRIES]}))
         return
-    table = Table(title="every table and figure of the paper: vgtok study NAME", title_justify="left", box=SIMPLE_HEAD)
+    table = Table(
+        title="every table and figure of the paper: vgtok study NAME",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1),
+    )
     for heading in ("item", "shows", "name", "data", "state", "last run"):
-        table.add_column(heading, no_wrap=heading != "data")
+        table.add_column(heading, no_wrap=heading != "shows")
     for entry in ENTRIES:
         data = " ".join(f"[{'green' if data_present(name) else 'yellow'}]{name}[/]" for name in entry.data)
         if entry.study not in STUDIES:

@@ -1,6 +1,6 @@
-"""Token counts of several tokenizers over every image of a data set, each image read once."""
+"""Several tokenizers over every image of a data set, each image read and scored once."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +9,12 @@ from numpy.typing import NDArray
 
 from vgtok.parallel import map_with_progress
 from vgtok.study.result import Inputs
+from vgtok.tokenize.canvas import Canvas
+from vgtok.tokenize.frame import Frame
+from vgtok.tokenize.gate import Structure
+from vgtok.tokenize.pyramid import Pyramid
 from vgtok.tokenize.tokenizer import Tokenizer
+from vgtok.tokenize.tokens import Tokens, tokens_from_splits
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,21 @@ def token_counts(
     return {name: table[:, i] for i, name in enumerate(tokenizers)}, table[:, -1]
 
 
+def partitions(canvas: Canvas, tokenizers: Iterable[Tokenizer]) -> Iterator[Tokens]:
+    """The partition of one canvas by each tokenizer, every score and gate statistic computed once."""
+    frame = Frame(canvas.image)
+    scores: dict[object, Pyramid] = {}
+    structures: dict[object, Structure | None] = {None: None}
+    for tokenizer in tokenizers:
+        gate = tokenizer.gate if tokenizer.gated else None
+        if tokenizer.scorer not in scores:
+            scores[tokenizer.scorer] = tokenizer.score(frame)
+        if gate not in structures:
+            structures[gate] = tokenizer.structure(frame)
+        splits = tokenizer.split(scores[tokenizer.scorer], structures[gate], frame.extent)
+        yield tokens_from_splits(splits, frame.extent, (canvas.source_height, canvas.source_width))
+
+
 def _count(job: _CountJob) -> list[int]:
     canvas = job.tokenizers[0].fit(job.path)
-    return [*(len(tokenizer.partition(canvas)) for tokenizer in job.tokenizers), canvas.extent.dense]
+    return [*map(len, partitions(canvas, job.tokenizers)), canvas.extent.dense]

@@ -74,7 +74,7 @@ def _rows(name: str, rank: float, measured: _Measured) -> list[Row]:
                 "paper_percentile": paper,
                 "retained_at_paper_percentile": None if paper is None else measured.at_paper[rank][paper],
                 "percentile": percentile,
-                "reachable": [round(share, 4) for share in measured.curves[rank].reachable],
+                "reachable_up_to": round(measured.curves[rank].reachable[1], 4),
             }
         )
     return rows

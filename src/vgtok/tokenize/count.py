@@ -134,31 +134,55 @@ class _Problem:
     def settled(self, split: NDArray[np.bool_], target: int) -> NDArray[np.bool_]:
         """Move single splits at the margin until the count is `target`, where the geometry allows it.
 
-        Bisection is exact when every split adds 3. On a ragged edge, or under a gate that is not max-pooled, it can
-        miss by a few tokens; the least deserving splits are then undone or the most deserving added.
+        Bisection is exact when every split adds 3. Where the frame ends inside nodes some splits add 1: a few of those
+        are toggled until what is missing divides by 3, then the best threes are added or the least undone.
         """
-        best = split
-        # A detour past the target lets ones be traded for a three, where only the other kind is left.
-        for detour in (0, 1, 2, 3, -1, -2, -3):
-            if self.count(best) == target:
-                break
-            trial = self._moved(self._moved(split, target + detour), target)
-            best = min(best, trial, key=lambda flags: abs(self.count(flags) - target))
+        if self.count(split) == target:
+            return split
+        best = self._filled_with_threes(split, target)
+        # One more single is one token more; two fewer are, but for a three, the same.
+        one_more = (target - self.count(split)) % 3 == 1
+        for adds, times in ((True, 1), (False, 2)) if one_more else ((False, 1), (True, 2)):
+            if self.count(best) != target:
+                trial = self._filled_with_threes(self._toggled_singles(split, adds, times), target)
+                best = min(best, trial, key=lambda flags: abs(self.count(flags) - target))
         return best
 
-    def _moved(self, split: NDArray[np.bool_], target: int) -> NDArray[np.bool_]:
-        """Add splits in order while they fit below `target`; undo them in reverse while the count is above it."""
+    def _toggled_singles(self, split: NDArray[np.bool_], adds: bool, times: int) -> NDArray[np.bool_]:
+        """The flags after `times` nodes whose split adds 1 were split, or made whole; fewer if there are fewer."""
+        trial = split.copy()
+        for _ in range(times):
+            singles = self.order[(self.gain[self.order] == 1) & (trial[self.order] != adds)]
+            # A node and what hangs on it must move by one modulo 3, so no other single may come or go with it.
+            if adds:
+                hanging = ~trial[self.parent] & (self.gain[self.parent] == 1)
+            else:
+                hanging = np.zeros(trial.size, dtype=np.bool_)
+                hanging[self.parent[trial & (self.gain == 1) & (self.parent != np.arange(trial.size))]] = True
+            singles = singles[~hanging[singles] | ((self.parent[singles] == singles) & adds)]
+            if singles.size == 0:
+                break
+            node = singles[0 if adds else -1]
+            if adds:
+                trial[[node, self.parent[node]]] = True
+            else:
+                trial[(self.parent == node) | (np.arange(trial.size) == node)] = False
+        return trial
+
+    def _filled_with_threes(self, split: NDArray[np.bool_], target: int) -> NDArray[np.bool_]:
+        """The flags after the most deserving splits of 3 were added, or the least undone, towards `target`."""
         split = split.copy()
         missing = target - self.count(split)
-        has_split_child = np.bincount(self.parent, weights=split, minlength=split.size) > split
-        for node in self.order if missing > 0 else self.order[::-1]:
-            gain, parent = int(self.gain[node]), self.parent[node]
-            if missing > 0 and gain <= missing and not split[node] and (split[parent] or parent == node):
+        threes = self.order[self.gain[self.order] == 3]
+        for node in threes if missing >= 2 else ():
+            if missing >= 2 and not split[node] and (split[self.parent[node]] or self.parent[node] == node):
                 split[node] = True
-                missing -= gain
-            elif missing < 0 and gain <= -missing and split[node] and not has_split_child[node]:
+                missing -= 3
+        for node in threes[::-1] if missing <= -2 else ():
+            children_split = split[self.parent == node].sum() - (split[node] if self.parent[node] == node else 0)
+            if missing <= -2 and split[node] and not children_split:
                 split[node] = False
-                missing += gain
+                missing += 3
         return split
 
     def nodes(self, split: NDArray[np.bool_]) -> Nodes:

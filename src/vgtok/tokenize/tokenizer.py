@@ -99,10 +99,16 @@ class Tokenizer:
     def partition(self, canvas: Canvas) -> Tokens:
         """Partition a canvas that `fit` made."""
         frame = Frame(canvas.image)
-        scores = _named(SCORES, self.scorer, "scorer")(frame)
-        structure = _named(GATES, self.gate, "gate")(frame) if self.gated else None
-        splits = self.split(scores, structure, frame.extent)
+        splits = self.split(self.score(frame), self.structure(frame), frame.extent)
         return tokens_from_splits(splits, frame.extent, (canvas.source_height, canvas.source_width))
+
+    def score(self, frame: Frame) -> Pyramid:
+        """What the scorer sees in a frame, per node."""
+        return _named(SCORES, self.scorer, "scorer")(frame)
+
+    def structure(self, frame: Frame) -> Structure | None:
+        """What the gate sees in a frame, per node; nothing where there is no gate."""
+        return _named(GATES, self.gate, "gate")(frame) if self.gated else None
 
     def batch(self, images: "torch.Tensor") -> list[Tokens]:
         """Partition a (B, 3, H, W) uint8 tensor as it is, on the device it lives on; no resizing.

@@ -1,0 +1,275 @@
+"""Plots of land between the roads: parking lots, sports courts, parks, houses with gardens, blocks of flats, sheds.
+
+Every function fills an upright rectangle x0, y0, x1, y1 of scene metres.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .geometry import Colour, Path, disc, oriented, rectangle
+from .ground import Material
+from .objects import Kind
+from .roads import WHITE, lay_asphalt, paint_arrow
+from .roofs import RoofKind
+from .stage import Stage
+from .traffic import PARKED, pick, rack, stroll
+
+GRASS: Colour = (96, 106, 66)
+_COURTS: tuple[tuple[Colour, Colour], ...] = (
+    ((74, 110, 88), (128, 84, 66)),
+    ((62, 96, 132), (84, 118, 92)),
+    ((150, 92, 70), (84, 116, 88)),
+)
+
+
+def scatter_trees(stage: Stage, x0: float, y0: float, x1: float, y1: float, per_are: float, radius: float) -> None:
+    """Trees at random, `per_are` of them on a hundred square metres."""
+    for _ in range(stage.rng.poisson(max(0.0, (x1 - x0) * (y1 - y0) / 100 * per_are))):
+        x, y = stage.rng.uniform(x0, x1), stage.rng.uniform(y0, y1)
+        stage.plant(x, y, radius * stage.rng.uniform(0.5, 1.35))
+
+
+def hedge(stage: Stage, start: tuple[float, float], stop: tuple[float, float], radius: float = 0.7) -> None:
+    """A row of bushes that touch."""
+    length = float(np.hypot(stop[0] - start[0], stop[1] - start[1]))
+    for share in np.linspace(0, 1, max(2, int(length / (radius * 1.15)))):
+        x = start[0] + (stop[0] - start[0]) * share + stage.rng.normal(0, 0.07)
+        y = start[1] + (stop[1] - start[1]) * share + stage.rng.normal(0, 0.07)
+        stage.plant(x, y, radius * stage.rng.uniform(0.85, 1.2))
+
+
+def parking_lot(stage: Stage, x0: float, y0: float, x1: float, y1: float, asphalt: Colour) -> None:
+    """Double rows of bays with aisles between them, islands with trees at the ends of the rows."""
+    ground, rng = stage.ground, stage.rng
+    lay_asphalt(ground, [rectangle(x0, y0, x1, y1)], asphalt)
+    deep, aisle, wide = 5.2, 6.4, 2.6
+    fill = 0.35 + 0.6 * stage.traffic
+    module = 2 * deep + aisle
+    bays = int((x1 - x0 - 8) / wide)
+    left = (x0 + x1 - bays * wide) / 2
+    modules = int((y1 - y0 - 1.5) / module)
+    # Spare depth widens the aisles, so that no half of a lot lies empty.
+    aisle += min(1.6, (y1 - y0 - 1.5 - modules * module) / max(1, modules))
+    module = 2 * deep + aisle
+    spare = y1 - y0 - 1.5 - modules * module
+    if spare > deep:
+        strip = rectangle(x0, y1 - spare, x1, y1)
+        ground.outline(strip, 0.3, (170, 168, 160), Material.PAVING)
+        ground.fill(strip, GRASS, Material.GRASS)
+        scatter_trees(stage, x0 + 2, y1 - spare + 2, x1 - 2, y1 - 2, 1.4, 2.4)
+    for top in y0 + 0.75 + np.arange(modules) * module:
+        for row, facing in ((top, -1), (top + deep + aisle, 1)):
+            front = row if facing < 0 else row + deep
+            ground.stroke(np.array([[left, front], [left + bays * wide, front]]), 0.12, WHITE, Material.PAINT)
+            for bay in range(bays + 1):
+                x = left + bay * wide
+                if stage.view.sees((x, row + deep / 2), 6):
+                    ground.stroke(np.array([[x, row], [x, row + deep]]), 0.12, WHITE, Material.PAINT)
+            for bay in range(bays):
+                place = np.array([left + (bay + 0.5) * wide, row + deep / 2])
+                if not stage.view.sees(place, 5):
+                    continue
+                if stage.chance(0.5):
+                    ground.soil(oriented((place[0], place[1] + facing), 1.2, 0.9, 0.0), -rng.uniform(4, 22))
+                if stage.chance(fill):
+                    heading = facing * np.pi / 2 * (1 if stage.chance(0.75) else -1)
+                    place += rng.normal(0, (0.08, 0.22))
+                    stage.cast(pick(rng, PARKED), place, heading + rng.normal(0, 0.025), parked=True)
+            for end in (left - 1.6, left + bays * wide + 1.6):
+                island = rectangle(end - 1.2, row + 0.3, end + 1.2, row + deep - 0.3)
+                ground.outline(island, 0.3, (170, 168, 160), Material.PAVING)
+                ground.fill(island, GRASS, Material.GRASS)
+                if stage.chance(0.7):
+                    stage.plant(end, row + deep / 2, rng.uniform(1.4, 2.6))
+        lane_y = top + deep + aisle / 2
+        for x in np.arange(left + 6, left + bays * wide, 24):
+            paint_arrow(ground, np.array([x, lane_y - 1.5]), np.pi, 0)
+            paint_arrow(ground, np.array([x + 4, lane_y + 1.5]), 0.0, 0)
+        aisle_path = Path([[x0 + 3, lane_y], [x1 - 3, lane_y]])
+        stroll(stage, aisle_path, 0.0, 2.6, 0.05)
+        for _ in range(rng.poisson((x1 - x0) / 60 * stage.traffic)):
+            side = 1 if stage.chance(0.5) else -1
+            place = np.array([rng.uniform(x0 + 5, x1 - 5), lane_y + 1.5 * side])
+            stage.cast(pick(rng, PARKED), place, 0.0 if side > 0 else np.pi)
+
+
+def court(stage: Stage, x: float, y: float, long: float, wide: float) -> None:
+    """A hard court with its lines, a fence and players; `long` runs along x."""
+    ground, rng = stage.ground, stage.rng
+    inner, outer = _COURTS[int(rng.integers(len(_COURTS)))]
+    ground.fill(oriented((x, y), long, wide, 0), outer, Material.COURT)
+    play = oriented((x, y), long * 0.82, wide * 0.76, 0)
+    ground.fill(play, inner, Material.COURT)
+    white: Colour = (216, 216, 212)
+    ground.outline(play, 0.1, white)
+    ground.stroke(np.array([[x, y - wide * 0.38], [x, y + wide * 0.38]]), 0.1, white)
+    ground.outline(disc((x, y), min(long, wide) * 0.11), 0.1, white)
+    for side in (-1, 1):
+        ground.outline(oriented((x + side * long * 0.33, y), long * 0.16, wide * 0.28, 0), 0.1, white)
+        arc = disc((x + side * long * 0.25, y), wide * 0.14)
+        ground.outline(arc, 0.1, white)
+        ground.outline(disc((x + side * long * 0.385, y), 0.3), 0.1, (220, 120, 70))
+    ground.outline(oriented((x, y), long, wide, 0), 0.1, (74, 80, 76))
+    for _ in range(rng.poisson(7 * stage.crowd)):
+        place = np.array([x, y]) + rng.uniform(-0.4, 0.4, 2) * [long, wide]
+        stage.cast(Kind.PEDESTRIAN, place, rng.uniform(0, 6.3))
+
+
+def bench(stage: Stage, x: float, y: float, heading: float) -> None:
+    """A park bench, perhaps with people on it."""
+    stage.ground.fill(oriented((x, y), 0.5, 1.8, heading), (112, 86, 62), Material.COURT)
+    across = np.array([-np.sin(heading), np.cos(heading)])
+    for shift in (-0.55, 0.05, 0.62):
+        if stage.chance(0.5 * stage.crowd + 0.15):
+            stage.cast(Kind.PEOPLE, np.array([x, y]) + across * shift, heading)
+
+
+def park(stage: Stage, x0: float, y0: float, x1: float, y1: float) -> None:
+    """Lawn, crossing paths, benches, trees; a court if there is room."""
+    ground, rng = stage.ground, stage.rng
+    ground.fill(rectangle(x0, y0, x1, y1), GRASS, Material.GRASS)
+    gravel: Colour = (176, 162, 136)
+    roomy = x1 - x0 > 46 and y1 - y0 > 34
+    side = 1 if stage.chance(0.5) else -1
+    court_x = (x0 + x1) / 2 + side * ((x1 - x0) / 2 - 17)
+    middle = np.array([(x0 + x1) / 2, (y0 + y1) / 2]) + rng.normal(0, 3, 2)
+    if roomy:
+        middle[0] -= side * (x1 - x0) * 0.2
+    for end in ((x0, y0), (x1, y0), (x1, y1), (x0, y1)):
+        bend = (middle + end) / 2 + rng.normal(0, 3, 2)
+        if roomy and (end[0] - middle[0]) * side > 0:
+            # Round the court, not across it.
+            bend = np.array([middle[0] + side * 6, end[1]])
+        turns = np.linspace(0, 1, 14)[:, None]
+        curve = (1 - turns) ** 2 * np.array(end) + 2 * turns * (1 - turns) * bend + turns**2 * middle
+        path = Path(curve)
+        ground.stroke(curve, 2.2, gravel, Material.GRAVEL)
+        stroll(stage, path, 0.0, 0.8, 0.06)
+        for station in np.arange(5, path.length, 13):
+            place, heading = path.at(station, 1.9)
+            bench(stage, place[0, 0], place[0, 1], float(heading[0]) - np.pi / 2)
+    ground.fill(disc(middle, 4.5, 28), gravel, Material.GRAVEL)
+    ground.fill(disc(middle, 2.0, 24), (104, 124, 66), Material.GRASS)
+    stage.plant(middle[0], middle[1], 1.6)
+    if roomy:
+        court(stage, court_x, (y0 + y1) / 2, 26, 15)
+        for _ in range(int((x1 - x0) * (y1 - y0) / 100 * 1.1)):
+            x, y = rng.uniform(x0 + 2, x1 - 2), rng.uniform(y0 + 2, y1 - 2)
+            if abs(x - court_x) > 16.5 or abs(y - (y0 + y1) / 2) > 11:
+                stage.plant(x, y, rng.uniform(1.2, 3.8))
+    else:
+        scatter_trees(stage, x0 + 2, y0 + 2, x1 - 2, y1 - 2, 0.9, 2.7)
+    for _ in range(rng.poisson((x1 - x0) * (y1 - y0) / 400 * stage.crowd)):
+        stage.cast(Kind.PEOPLE, rng.uniform((x0 + 3, y0 + 3), (x1 - 3, y1 - 3)), rng.uniform(0, 6.3))
+
+
+def houses(stage: Stage, x0: float, y0: float, x1: float, y1: float) -> None:
+    """Detached houses in fenced gardens, drives with cars."""
+    ground, rng = stage.ground, stage.rng
+    ground.fill(rectangle(x0, y0, x1, y1), GRASS, Material.GRASS)
+    columns = max(1, round((x1 - x0) / rng.uniform(15, 20)))
+    rows = max(1, round((y1 - y0) / rng.uniform(20, 26)))
+    wide, deep = (x1 - x0) / columns, (y1 - y0) / rows
+    for column in range(columns):
+        for row in range(rows):
+            left, top = x0 + column * wide, y0 + row * deep
+            if not stage.view.sees((left + wide / 2, top + deep / 2), 30):
+                continue
+            tone = rng.uniform(0.85, 1.12)
+            lawn = (GRASS[0] * tone * rng.uniform(0.95, 1.15), GRASS[1] * tone, GRASS[2] * tone)
+            ground.fill(rectangle(left, top, left + wide, top + deep), lawn, Material.GRASS)
+            ground.outline(rectangle(left, top, left + wide, top + deep), 0.12, (120, 114, 100))
+            near = -1 if row * 2 < rows else 1
+            edge = top if near < 0 else top + deep
+            drive_x = left + 2.2
+            drive = rectangle(drive_x - 1.6, edge, drive_x + 1.6, edge - near * 9)
+            ground.fill(drive, (154, 150, 144), Material.PAVING)
+            if stage.chance(0.6):
+                stage.cast(Kind.CAR, np.array([drive_x, edge - near * 4.5]), near * np.pi / 2, parked=True)
+            roof = RoofKind.GABLE if stage.chance(0.55) else RoofKind.HIP
+            size = rng.uniform(9, 12), rng.uniform(7.5, 9)
+            heading = 0.0 if stage.chance(0.7) else np.pi / 2
+            x, y = left + wide / 2 + 1.2, top + deep / 2 - near * rng.uniform(-3, 1)
+            terrace = rectangle(x - 4, y - near * 3, x + 4, y - near * 7.5)
+            ground.fill(terrace, (168, 156, 140), Material.PAVING)
+            stage.build(x, y, *size, heading, rng.uniform(4.5, 7), roof)
+            if stage.chance(0.3):
+                ground.fill(
+                    oriented((left + wide * 0.7, edge - near * deep * 0.85), 4.5, 2.6, 0),
+                    (104, 176, 196),
+                    Material.COURT,
+                )
+            if stage.chance(0.6):
+                hedge(stage, (left + 0.6, top + 1), (left + 0.6, top + deep - 1), 0.6)
+            for _ in range(int(rng.integers(1, 5))):
+                stage.plant(
+                    left + rng.uniform(0.5, wide - 0.5),
+                    edge - near * rng.uniform(0.55, 0.97) * deep,
+                    rng.uniform(0.8, 3.0),
+                )
+
+
+def flats(stage: Stage, x0: float, y0: float, x1: float, y1: float, paving: Colour) -> None:
+    """Blocks of flats or offices around a yard with trees, parked cars and bicycle racks."""
+    ground, rng = stage.ground, stage.rng
+    ground.fill(rectangle(x0, y0, x1, y1), paving, Material.PAVING)
+    depth = float(min(rng.uniform(11, 15), (y1 - y0) * 0.42))
+    for top, facing in ((y0 + 1.5, -1), (y1 - 1.5 - depth, 1)):
+        x = x0 + 1.5
+        while x < x1 - 8:
+            length = float(min(rng.uniform(14, 34), x1 - 1.5 - x))
+            if x1 - 1.5 - (x + length) < 9:
+                length = x1 - 1.5 - x
+            roof = RoofKind(int(rng.choice([0, 0, 0, 1, 2, 3])))
+            stage.build(x + length / 2, top + depth / 2, length - 0.4, depth, 0.0, rng.uniform(5, 15), roof)
+            x += length + (rng.uniform(2.5, 6) if stage.chance(0.3) else 0)
+        if stage.chance(0.7):
+            rack(
+                stage,
+                np.array([rng.uniform(x0 + 3, x1 - 12), top + (depth + 1.5 if facing < 0 else -1.5)]),
+                0.0,
+                int(rng.integers(4, 10)),
+            )
+    yard = (x0 + 4, y0 + depth + 4, x1 - 4, y1 - depth - 4)
+    if yard[3] - yard[1] > 18 and stage.chance(0.45):
+        parking_lot(stage, *yard, (98, 98, 98))
+    elif yard[3] - yard[1] > 6:
+        ground.fill(rectangle(*yard), GRASS, Material.GRASS)
+        scatter_trees(stage, *yard, 1.8, 2.7)
+        scatter_trees(stage, *yard, 1.5, 0.9)
+        path = Path([[yard[0], (yard[1] + yard[3]) / 2], [yard[2], (yard[1] + yard[3]) / 2 + rng.normal(0, 2)]])
+        ground.fill(path.ribbon(-0.8, 0.8), (170, 160, 142), Material.GRAVEL)
+        stroll(stage, path, 0.0, 0.5, 0.08)
+        bench(stage, (yard[0] + yard[2]) / 2, yard[1] - 0.8, np.pi / 2)
+    stroll(stage, Path([[x0, (y0 + y1) / 2], [x1, (y0 + y1) / 2]]), 0.0, (y1 - y0) / 3, 0.05)
+
+
+def works(stage: Stage, x0: float, y0: float, x1: float, y1: float, paving: Colour) -> None:
+    """A yard with sheds, stacked goods and lorries."""
+    ground, rng = stage.ground, stage.rng
+    ground.fill(rectangle(x0, y0, x1, y1), paving, Material.ASPHALT)
+    ground.outline(rectangle(x0 + 0.4, y0 + 0.4, x1 - 0.4, y1 - 0.4), 0.15, (128, 128, 124))
+    wide = (x1 - x0) * rng.uniform(0.55, 0.7)
+    deep = (y1 - y0) * rng.uniform(0.5, 0.65)
+    stage.build(x0 + 4 + wide / 2, y0 + 4 + deep / 2, wide, deep, 0.0, rng.uniform(7, 11), RoofKind.METAL)
+    if x1 - x0 - wide > 20:
+        stage.build((x0 + wide + x1) / 2 + 4, y0 + 12, (x1 - x0 - wide) * 0.5, 14, 0.0, 6.0, RoofKind.FLAT)
+    for _ in range(int(rng.integers(5, 14))):
+        x, y = rng.uniform(x0 + 4, x1 - 4), rng.uniform(y0 + deep + 8, max(y0 + deep + 9, y1 - 4))
+        tone = rng.uniform(70, 190)
+        if stage.occupancy.claim(oriented((x, y), 3, 2.4, 0.0)):
+            ground.fill(
+                oriented((x, y), rng.uniform(1.2, 2.6), rng.uniform(1, 2.2), 0.0),
+                (tone, tone * 0.9, tone * 0.75),
+                Material.GRAVEL,
+            )
+    for x in np.arange(x0 + 8, x1 - 6, 4.2):
+        if stage.chance(0.45 * stage.traffic + 0.1):
+            stage.cast(
+                pick(rng, {Kind.TRUCK: 5, Kind.VAN: 3, Kind.CAR: 3}),
+                np.array([x, y1 - 9.0]),
+                np.pi / 2,
+                parked=True,
+            )
+    stroll(stage, Path([[x0 + 4, y1 - 16], [x1 - 4, y1 - 16]]), 0.0, 3.0, 0.03)

@@ -1,0 +1,222 @@
+"""Roads: asphalt with kerbs and pavements, wheel tracks, lane paint, arrows, stop lines and zebra crossings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .geometry import Colour, FloatArray, Path, disc, oriented, rotate
+from .ground import Ground, Material
+from .stage import Pole, Stage
+
+WHITE: Colour = (206, 206, 200)
+YELLOW: Colour = (196, 164, 82)
+KERB: Colour = (164, 162, 156)
+
+
+@dataclass(frozen=True)
+class Road:
+    """A road along a path; traffic keeps right. `verge` lies between the outer lane and the kerb."""
+
+    path: Path
+    lanes: int
+    lane_width: float = 3.3
+    median: float = 0.0
+    verge: float = 0.5
+    pavement: float = 3.5
+
+    @property
+    def half_width(self) -> float:
+        """Metres from the centre line to the kerb."""
+        return self.median / 2 + self.lanes * self.lane_width + self.verge
+
+    def lane_offset(self, lane: int, direction: int) -> float:
+        """Side offset of a lane's middle; lane 0 is next to the centre, direction +1 runs with the path."""
+        return direction * (self.median / 2 + (lane + 0.5) * self.lane_width)
+
+
+def corner(x: float, y: float, toward_x: int, toward_y: int, radius: float) -> FloatArray:
+    """The asphalt that rounds off a street corner at (x, y) whose block lies towards the given signs."""
+    turns = np.linspace(0, np.pi / 2, 7)
+    arc = radius * np.stack([1 - np.sin(turns), 1 - np.cos(turns)], 1) * [toward_x, toward_y]
+    overlap = np.array(
+        [
+            [-0.5 * toward_x, radius * toward_y],
+            [-0.5 * toward_x, -0.5 * toward_y],
+            [radius * toward_x, -0.5 * toward_y],
+        ]
+    )
+    return np.asarray(np.concatenate([arc[::-1], overlap]) + np.array([x, y]), np.float64)
+
+
+def lay_pavement(stage: Stage, road: Road, colour: Colour, joints: bool = True) -> None:
+    """Pavement on both sides, with the joints of its slabs."""
+    ground, inner, outer = stage.ground, road.half_width, road.half_width + road.pavement
+    ground.fill(road.path.ribbon(-outer, outer), colour, Material.PAVING)
+    if joints and stage.view.pixels_per_metre > 7:
+        line: Colour = (colour[0] * 0.94, colour[1] * 0.94, colour[2] * 0.94)
+        stations = np.arange(0, road.path.length, 1.6)
+        for side in (-1, 1):
+            near, _ = road.path.at(stations, side * inner)
+            far, _ = road.path.at(stations, side * outer)
+            for start, stop in zip(near, far, strict=True):
+                if stage.view.sees(start, 6):
+                    ground.stroke(np.stack([start, stop]), 0.05, line)
+            middle, _ = road.path.at(np.linspace(0, road.path.length, 40), side * (inner + road.pavement / 2))
+            ground.stroke(middle, 0.05, line)
+
+
+def lay_asphalt(ground: Ground, shapes: Iterable[FloatArray], colour: Colour, kerb: bool = True) -> None:
+    """Fill several overlapping shapes as one surface; only the outer border keeps a kerb."""
+    shapes = list(shapes)
+    if kerb:
+        for shape in shapes:
+            ground.outline(shape, 0.5, KERB, Material.PAVING)
+    ground.fill_many(shapes, colour, Material.ASPHALT)
+
+
+def wear_lanes(stage: Stage, road: Road) -> None:
+    """Two wheel tracks in every lane, repair patches, cracks and manhole covers."""
+    rng, ground = stage.rng, stage.ground
+    for direction in (-1, 1):
+        for lane in range(road.lanes):
+            middle = road.lane_offset(lane, direction)
+            ground.wear(road.path, middle, 0.5, -4)
+            for wheel in (-0.8, 0.8):
+                ground.wear(road.path, middle + wheel, 0.55, rng.uniform(-9, 7))
+    for _ in range(int(road.path.length / 30)):
+        place, heading = road.path.at(rng.uniform(0, road.path.length), rng.uniform(-0.8, 0.8) * road.half_width)
+        if not stage.view.sees(place[0], 8):
+            continue
+        pick = rng.random()
+        if pick < 0.35:
+            patch = oriented(place[0], rng.uniform(1.5, 9), rng.uniform(0.8, 2.4), heading[0])
+            ground.fill(patch, _grey(rng.uniform(62, 118)), Material.ASPHALT)
+        elif pick < 0.7:
+            steps = np.cumsum(rng.normal((0.9, 0.0), 0.35, (9, 2)), axis=0)
+            ground.stroke(place[0] + rotate(steps, heading[0] + rng.choice([0, np.pi / 2])), 0.06, _grey(70))
+        else:
+            ground.fill(disc(place[0], 0.36), _grey(66), Material.ASPHALT)
+            ground.fill(disc(place[0], 0.26), _grey(92), Material.ASPHALT)
+
+
+def _grey(level: float) -> Colour:
+    return (level, level, level * 0.99)
+
+
+def paint_line(
+    ground: Ground,
+    path: Path,
+    offset: float,
+    start: float,
+    stop: float,
+    colour: Colour = WHITE,
+    width: float = 0.15,
+) -> None:
+    """A solid line along a path."""
+    if stop > start:
+        ground.fill(path.ribbon(offset - width / 2, offset + width / 2, start, stop), colour, Material.PAINT)
+
+
+def paint_dashes(stage: Stage, path: Path, offset: float, start: float, stop: float, dash: float, gap: float) -> None:
+    """A broken white line along a path."""
+    for station in np.arange(start, stop - dash, dash + gap):
+        if stage.view.sees(path.at(station, offset)[0][0], dash):
+            paint_line(stage.ground, path, offset, station, station + dash, WHITE, 0.16)
+
+
+def paint_lanes(stage: Stage, road: Road, start: float, stop: float, fast: bool = False) -> None:
+    """The centre line, the lines between lanes and the edge lines, from one arc length to another."""
+    ground, path = stage.ground, road.path
+    if road.median == 0:
+        if road.lanes > 1:
+            for offset in (-0.14, 0.14):
+                paint_line(ground, path, offset, start, stop, YELLOW, 0.13)
+        else:
+            paint_dashes(stage, path, 0.0, start, stop, 3.0, 4.5)
+    else:
+        for side in (-1, 1):
+            paint_line(ground, path, side * (road.median / 2 + 0.1), start, stop, WHITE if fast else YELLOW, 0.16)
+    for direction in (-1, 1):
+        for lane in range(1, road.lanes):
+            offset = direction * (road.median / 2 + lane * road.lane_width)
+            paint_dashes(stage, path, offset, start, stop, 6.0 if fast else 2.5, 9.0 if fast else 4.0)
+        if road.verge > 0.8 or fast:
+            outer = direction * (road.median / 2 + road.lanes * road.lane_width)
+            paint_line(ground, path, outer, start, stop, WHITE, 0.15)
+
+
+def paint_zebra(ground: Ground, road: Road, station: float, depth: float = 3.6) -> None:
+    """A zebra crossing over the whole carriageway, its bars along the traffic."""
+    bar, pitch = 0.5, 1.05
+    count = int((2 * road.half_width - 0.6) / pitch)
+    for offset in (np.arange(count) - (count - 1) / 2) * pitch:
+        ground.fill(
+            road.path.ribbon(offset - bar / 2, offset + bar / 2, station - depth / 2, station + depth / 2),
+            WHITE,
+            Material.PAINT,
+        )
+
+
+def paint_stop(ground: Ground, road: Road, station: float, direction: int) -> None:
+    """A stop line across the lanes of one direction."""
+    inner = direction * (road.median / 2 + 0.2)
+    outer = direction * (road.half_width - road.verge)
+    ground.fill(road.path.ribbon(inner, outer, station - 0.2, station + 0.2), WHITE, Material.PAINT)
+
+
+def paint_arrow(ground: Ground, place: FloatArray, heading: float, turn: int) -> None:
+    """A lane arrow, 5 m long: straight on (0), left (-1) or right (+1)."""
+    shaft = np.array([[-2.5, -0.1], [1.0, -0.1], [1.0, 0.1], [-2.5, 0.1]])
+    head = np.array([[0.7, -0.42], [2.5, 0.0], [0.7, 0.42]])
+    if turn:
+        bend = np.array([[0.7, 0.12], [1.2, 0.5], [0.9, 0.5], [0.6, 0.3], [-2.5, 0.12], [-2.5, -0.12], [0.3, -0.12]])
+        shaft = bend * [1, turn]
+        head = np.array([[0.5, 0.48], [1.6, 0.48], [1.05, 1.2]]) * [1, turn]
+    for shape in (shaft, head):
+        ground.fill(rotate(shape, heading) + place, WHITE, Material.PAINT)
+
+
+def paint_approach(stage: Stage, road: Road, station: float, direction: int) -> None:
+    """Stop line at `station` and lane arrows before it for traffic in one direction."""
+    paint_stop(stage.ground, road, station, direction)
+    for lane in range(road.lanes):
+        turn = 0 if road.lanes == 1 else -1 if lane == 0 else 1 if lane == road.lanes - 1 and stage.chance(0.6) else 0
+        for back in (8.0, 24.0):
+            place, heading = road.path.at(station - direction * back, road.lane_offset(lane, direction))
+            paint_arrow(stage.ground, place[0], float(heading[0]) + (0 if direction > 0 else np.pi), turn)
+
+
+def line_with_trees(
+    stage: Stage,
+    path: Path,
+    offset: float,
+    spacing: float,
+    radius: float,
+    skip: Iterable[tuple[float, float]],
+) -> None:
+    """A row of street trees in pits, left out on the arc lengths in `skip`."""
+    gaps = list(skip)
+    for station in np.arange(stage.rng.uniform(0, spacing), path.length, spacing):
+        station += stage.rng.normal(0, 0.5)
+        if any(low < station < high for low, high in gaps) or stage.chance(0.12):
+            continue
+        place = path.at(station, offset)[0][0]
+        if stage.view.sees(place, 10):
+            stage.ground.fill(oriented(place, 1.3, 1.3, 0.0), (92, 84, 70), Material.SOIL)
+            stage.plant(place[0], place[1], radius * stage.rng.uniform(0.75, 1.25))
+
+
+def line_with_lamps(stage: Stage, road: Road, spacing: float, skip: Iterable[tuple[float, float]]) -> None:
+    """Lamp posts on both kerbs, arms over the carriageway."""
+    gaps = list(skip)
+    for side in (-1, 1):
+        for station in np.arange(stage.rng.uniform(0, spacing), road.path.length, spacing):
+            if any(low < station < high for low, high in gaps):
+                continue
+            place, heading = road.path.at(station, side * (road.half_width + 0.6))
+            if stage.view.sees(place[0], 15):
+                inward = float(heading[0]) - side * np.pi / 2
+                stage.poles.append(Pole(float(place[0, 0]), float(place[0, 1]), 8.0, inward, 2.2))

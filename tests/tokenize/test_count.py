@@ -1,0 +1,114 @@
+"""Exact budgets: every reachable count on any frame, flat and ragged ones included."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tokenize.pyramids import random_pyramid, structure_of
+from vgtok.tokenize.count import exact_single_pass, exact_splits, target_count
+from vgtok.tokenize.gate import gated_splits
+from vgtok.tokenize.geometry import CELL, NODE, Extent
+from vgtok.tokenize.pyramid import Pyramid, nest
+from vgtok.tokenize.split import busy_nodes, count_tokens
+from vgtok.tokenize.tokens import tokens_from_splits
+
+extents = st.builds(Extent, st.integers(1, 700), st.integers(1, 700))
+budgets = st.floats(0.0625, 1.0)
+ranks = st.sampled_from((0.0, 0.05, 0.2, 0.4, 0.9))
+
+
+def exact(extent: Extent, budget: float, rank: float, seed: int, distinct: int) -> tuple[int, int]:
+    scores = random_pyramid(extent, seed, distinct)
+    structure = structure_of(random_pyramid(extent, seed + 1, distinct)) if rank else None
+    target = target_count(budget, extent, levels=3)
+    splits = exact_splits(scores, structure, extent, target, rank)
+    tokens = tokens_from_splits(splits, extent, (extent.height, extent.width))
+    tokens.validate()
+    return len(tokens), target
+
+
+@given(extents, budgets, ranks, st.integers(0, 2**32 - 1), st.sampled_from((1, 3, 1000)))
+@settings(max_examples=200, deadline=None)
+def test_every_frame_gets_its_count(extent: Extent, budget: float, rank: float, seed: int, distinct: int) -> None:
+    tokens, target = exact(extent, budget, rank, seed, distinct)
+    assert abs(tokens - target) <= 2
+    assert abs(tokens - np.clip(budget * extent.dense, extent.roots, extent.dense)) <= 2
+    if extent.rows(CELL) % 4 == 0 and extent.columns(CELL) % 4 == 0:
+        assert tokens == target
+        assert (tokens - extent.roots) % 3 == 0
+
+
+@given(st.integers(2, 10), st.integers(2, 10), st.integers(1, 64), st.integers(1, 64), budgets, ranks)
+@settings(max_examples=100, deadline=None)
+def test_all_images_of_one_size_get_the_same_count(
+    rows: int, columns: int, lower: int, right: int, budget: float, rank: float
+) -> None:
+    extent = Extent(64 * rows + lower, 64 * columns + right)
+    counts = {exact(extent, budget, rank, seed, distinct)[0] for seed, distinct in ((1, 1), (2, 4), (3, 1000))}
+    assert len(counts) == 1
+
+
+@given(extents, ranks, st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+def test_the_whole_budget_is_the_dense_grid(extent: Extent, rank: float, seed: int) -> None:
+    scores, structure = random_pyramid(extent, seed), structure_of(random_pyramid(extent, seed + 1))
+    splits = exact_splits(scores, structure, extent, extent.dense, rank)
+    tokens = tokens_from_splits(splits, extent, (extent.height, extent.width))
+    assert len(tokens) == extent.dense
+    assert set(tokens.sizes.tolist()) == {16}
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.floats(0, 100), ranks, st.integers(0, 2**32 - 1))
+@settings(max_examples=100, deadline=None)
+def test_the_count_of_a_percentile_gives_the_partition_of_that_percentile(
+    rows: int, columns: int, percentile: float, rank: float, seed: int
+) -> None:
+    """The two modes are one: asked for the count a threshold gives, the exact mode splits the same nodes."""
+    extent = Extent(64 * rows, 64 * columns)
+    rng = np.random.default_rng(seed)
+    scores, cells = (
+        nest(rng.permutation(extent.dense).reshape(extent.grid_shape(CELL)).astype(np.float32)) for _ in "ab"
+    )
+    structure = structure_of(cells)
+    expected = gated_splits(busy_nodes(scores, extent, percentile), structure, rank)
+    population = int(sum(nodes.sum() for nodes in busy_nodes(scores, extent, percentile)))
+    # Several populations can leave one count; the exact mode takes the smallest of them.
+    if population and (population - 1) - round(rank * (population - 1)) == population - round(rank * population):
+        return
+    splits = exact_splits(scores, structure, extent, count_tokens(expected, extent), rank)
+    np.testing.assert_array_equal(splits.coarse, expected.coarse)
+    np.testing.assert_array_equal(splits.middle, expected.middle)
+
+
+@given(extents, st.floats(0.25, 1.0), st.integers(0, 2**32 - 1))
+@settings(max_examples=80, deadline=None)
+def test_single_pass_takes_the_best_nodes_to_the_token(extent: Extent, budget: float, seed: int) -> None:
+    scores = random_pyramid(extent, seed, 1000)
+    target = target_count(budget, extent, levels=2)
+    splits = exact_single_pass(scores, extent, target)
+    tokens = tokens_from_splits(splits, extent, (extent.height, extent.width))
+    tokens.validate()
+    assert abs(len(tokens) - target) <= 2
+    assert set(tokens.sizes.tolist()) <= {16, 32}
+    if extent.rows(CELL) % 2 == 0 and extent.columns(CELL) % 2 == 0:
+        whole = scores.middle[: extent.rows(NODE), : extent.columns(NODE)]
+        split = splits.middle[: extent.rows(NODE), : extent.columns(NODE)]
+        if split.any() and not split.all():
+            assert whole[split].min() >= whole[~split].max()
+
+
+@pytest.mark.parametrize("rank", [0.05, 0.2, 0.4])
+def test_above_the_cap_the_gate_yields_before_the_budget_does(rank: float) -> None:
+    extent = Extent(512, 512)
+    rng = np.random.default_rng(8)
+    scores = nest(rng.random((32, 32), dtype=np.float32))
+    cells: Pyramid = nest(rng.random((32, 32), dtype=np.float32))
+    cap = extent.roots + 3 * (5 * extent.roots - round(rank * 5 * extent.roots))
+    for target in (cap, cap + 3, extent.dense - 3):
+        splits = exact_splits(scores, structure_of(cells), extent, target, rank)
+        assert count_tokens(splits, extent) == target
+        stopped = ~splits.middle
+        if target > cap:
+            # Whatever still stops is what has least structure.
+            assert cells.middle[stopped].max() <= cells.middle[~stopped].min()

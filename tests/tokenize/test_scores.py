@@ -1,0 +1,142 @@
+"""Scores: the top-hat against six OpenCV responses and SciPy, every score against the pyramid's identity."""
+
+import cv2
+import numpy as np
+import pytest
+import scipy.ndimage
+import skimage.filters.rank
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from vgtok.tokenize.frame import Frame
+from vgtok.tokenize.geometry import CELL, NODE, ROOT
+from vgtok.tokenize.pyramid import children, parents
+from vgtok.tokenize.scores import SCORES, TOP_HAT_WIDTHS, top_hat_cells
+
+images = hnp.arrays(np.uint8, st.tuples(st.integers(1, 150), st.integers(1, 150), st.just(3)))
+
+
+def noise(height: int, width: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def brute_cells(pixels: np.ndarray) -> np.ndarray:
+    rows, columns = -(-pixels.shape[0] // CELL), -(-pixels.shape[1] // CELL)
+    blocks = [
+        [pixels[r * CELL : (r + 1) * CELL, c * CELL : (c + 1) * CELL].max() for c in range(columns)]
+        for r in range(rows)
+    ]
+    return np.array(blocks)
+
+
+@given(images)
+@settings(max_examples=40, deadline=None)
+def test_luma_is_the_exact_fixed_point_sum(image: np.ndarray) -> None:
+    wide = image.astype(np.int64)
+    expected = 77 * wide[..., 0] + 150 * wide[..., 1] + 29 * wide[..., 2]
+    luma = Frame(image).luma
+    assert luma.dtype == np.uint16
+    np.testing.assert_array_equal(luma, expected)
+
+
+@given(images)
+@settings(max_examples=40, deadline=None)
+def test_the_six_top_hats_collapse_to_the_widest_pair(image: np.ndarray) -> None:
+    luma = Frame(image).luma
+    six = [
+        cv2.morphologyEx(luma, kind, np.ones((width, width), np.uint8))
+        for width in TOP_HAT_WIDTHS
+        for kind in (cv2.MORPH_TOPHAT, cv2.MORPH_BLACKHAT)
+    ]
+    np.testing.assert_array_equal(np.max(six, axis=0), np.maximum(six[-2], six[-1]))
+    cells = top_hat_cells(Frame(image))
+    expected = brute_cells(np.max(six, axis=0))
+    np.testing.assert_array_equal(cells[: expected.shape[0], : expected.shape[1]], expected)
+    assert cells.sum() == expected.sum(), "padding scores nothing"
+
+
+def test_top_hat_equals_scipy_inside_the_frame() -> None:
+    luma = Frame(noise(120, 140)).luma
+    # SciPy reflects at the border where OpenCV ignores what lies beyond it: compare away from the edge.
+    white = scipy.ndimage.white_tophat(luma.astype(np.int64), size=17)
+    black = scipy.ndimage.black_tophat(luma.astype(np.int64), size=17)
+    cells = top_hat_cells(Frame(noise(120, 140)))
+    inner = np.s_[32:96, 32:112]
+    expected = brute_cells(np.maximum(white, black)[inner])
+    np.testing.assert_array_equal(cells[2:6, 2:7], expected)
+
+
+def test_response_does_not_depend_on_the_size_of_a_small_target() -> None:
+    scores = []
+    for side in (2, 5, 11, 16):
+        image = np.full((128, 128, 3), 60, dtype=np.uint8)
+        image[64 : 64 + side, 64 : 64 + side] = 180
+        scores.append(top_hat_cells(Frame(image)).max())
+    assert len(set(scores)) == 1
+    assert scores[0] == (180 - 60) * 256
+    image[50:80, 50:80] = 180
+    assert top_hat_cells(Frame(image)).max() == 0
+
+
+def test_bands_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = noise(700, 90)
+    whole = {name: SCORES[name](Frame(image)).fine for name in ("tophat", "lambda_min")}
+    monkeypatch.setattr("vgtok.tokenize.frame._BAND_PIXELS", 64 * 90)
+    for name, fine in whole.items():
+        np.testing.assert_array_equal(SCORES[name](Frame(image)).fine, fine)
+
+
+@pytest.mark.parametrize("name", [name for name in SCORES if name != "upsample_mse"])
+@given(image=images)
+@settings(max_examples=15, deadline=None)
+def test_a_node_scores_the_best_of_its_children_and_padding_nothing(name: str, image: np.ndarray) -> None:
+    frame = Frame(image)
+    scores = SCORES[name](frame)
+    np.testing.assert_array_equal(scores.middle, parents(scores.fine))
+    np.testing.assert_array_equal(scores.coarse, parents(scores.middle))
+    assert np.isfinite(scores.fine).all()
+    assert scores.fine.min() >= 0
+    for grid, size in zip(scores, (CELL, NODE, ROOT), strict=True):
+        assert (grid[~frame.extent.valid(size)] == 0).all()
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_a_flat_image_scores_zero_everywhere(name: str) -> None:
+    flat = np.full((100, 130, 3), 90, dtype=np.uint8)
+    for grid in SCORES[name](Frame(flat)):
+        assert np.abs(grid).max() <= 1e-6
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_a_lone_target_scores_highest_where_it_is(name: str) -> None:
+    image = np.full((192, 256, 3), 90, dtype=np.uint8)
+    image[100:106, 148:154] = (220, 60, 140)
+    coarse = SCORES[name](Frame(image)).coarse
+    assert np.unravel_index(coarse.argmax(), coarse.shape) == (1, 2)
+
+
+def test_entropy_equals_scikit_image() -> None:
+    image = noise(64, 96)
+    bins = (Frame(image).luma >> 11).astype(np.uint8)
+    # A 16-px footprint centred on a cell is that cell alone.
+    local = skimage.filters.rank.entropy(bins, np.ones((16, 16), dtype=np.uint8))
+    np.testing.assert_allclose(SCORES["entropy"](Frame(image)).fine[:4, :6], local[8::16, 8::16], atol=1e-6)
+
+
+def test_upsample_mse_is_zero_on_the_finest_grid_only() -> None:
+    scores = SCORES["upsample_mse"](Frame(noise(128, 128)))
+    assert scores.fine.max() == 0
+    assert scores.middle.min() > 0
+    assert scores.coarse.min() > 0
+
+
+def test_fused_is_the_sum_of_both_statistics_scaled_to_one() -> None:
+    frame = Frame(noise(128, 192))
+    parts = [SCORES[name](frame).fine for name in ("tophat", "lambda_min")]
+    np.testing.assert_allclose(SCORES["fused"](frame).fine, sum(part / part.max() for part in parts), rtol=1e-6)
+
+
+def test_children_undo_parents() -> None:
+    grid = np.random.default_rng(1).random((4, 6), dtype=np.float32)
+    np.testing.assert_array_equal(parents(children(grid)), grid)
