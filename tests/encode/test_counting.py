@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from tests.encode.small import frame, partition, small_encoder
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.encode.small import frame, partition, small_encoder
 from vgtok.encode.counting import control_flops, dense_flops, packed_flops, peak_megabytes
 from vgtok.encode.dense import encode_control, encode_dense
 from vgtok.encode.packing import pack
@@ -40,4 +40,4 @@ def test_peak_memory_is_what_is_alive_at_once() -> None:
         del first
         second.add(1)
 
-    assert peak_megabytes(run, torch.device("cpu")) == pytest.approx(8.0, rel=0.01)
+    assert peak_megabytes(run) == pytest.approx(8.0, rel=0.01)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.encode.small import frame, partition, small_encoder
 
+from tests.encode.small import frame, partition, small_encoder
 from vgtok.encode.dense import encode_control, encode_dense
 from vgtok.encode.encoder import Encoder, PackedRoutes, unpack
 from vgtok.encode.packing import pack

@@ -1,10 +1,10 @@
 """The fusion is inert until trained, counts what the paper counts, and reads the cells under the token."""
 
 import torch
-from tests.encode.small import frame, partition, small_encoder
 from torch import nn
 from torch.nn import functional
 
+from tests.encode.small import frame, partition, small_encoder
 from vgtok.encode.counting import parameters_by_part
 from vgtok.encode.embed import FusionStage
 from vgtok.encode.encoder import Encoder

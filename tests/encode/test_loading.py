@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from tests.encode.small import small_encoder
 
+from tests.encode.small import small_encoder
 from vgtok.encode.encoder import Encoder
 from vgtok.encode.loading import load_weights
 from vgtok.encode.registry import build_encoder, configuration

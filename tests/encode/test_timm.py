@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 import torch
-from tests.encode.small import frame
 from torch import Tensor
 
 import vgtok
+from tests.encode.small import frame
 from vgtok.encode.dense import GridRoute, grid_rotations
 from vgtok.encode.encoder import Encoder
 from vgtok.encode.hosts import find_host

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.encode.small import frame
 from torch import nn
 from transformers import (
     Dinov2Config,
@@ -19,6 +18,7 @@ from transformers import (
 )
 
 import vgtok
+from tests.encode.small import frame
 from vgtok.encode.loading import load_weights
 from vgtok.encode.registry import build_encoder
 from vgtok.errors import BudgetError, InputError

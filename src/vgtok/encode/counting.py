@@ -97,14 +97,13 @@ def parameters_by_part(model: nn.Module) -> dict[str, int]:
     return {"backbone": total - fusion, "fusion": fusion, "total": total}
 
 
-def peak_megabytes(run: Callable[[], object], device: torch.device) -> float:
-    """Largest sum of tensors alive at once that `run` itself allocated, in MB; weights made before do not count."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-        before = torch.cuda.memory_allocated(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        run()
-        return (torch.cuda.max_memory_allocated(device) - before) / 1e6
+def default_threads() -> int:
+    """Threads torch runs one operation on."""
+    return torch.get_num_threads()
+
+
+def peak_megabytes(run: Callable[[], object]) -> float:
+    """Largest sum of host tensors alive at once that `run` itself allocated, in MB; what was there does not count."""
     from torch.profiler import ProfilerActivity, profile
 
     # The profiler sees every call of the CPU allocator, scratch space inside kernels included.

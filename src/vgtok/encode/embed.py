@@ -13,6 +13,9 @@ from vgtok.encode.placement import Placement
 from vgtok.encode.position import read_table
 from vgtok.tokenize.geometry import CELL
 
+_CELLS_AT_ONCE = 2048
+"""Cells whose pixels are floats at one time: at low budgets they would outweigh everything the blocks hold."""
+
 
 class FusionStage(nn.Module):
     """One coarse size: the base patches it covers, halved per side until one is left, through a zero linear map."""
@@ -71,10 +74,11 @@ class Embedding(nn.Module):
         if self.config.prefix:
             sequence[placement.prefix.flatten()] = self.prefix.repeat(len(images), 1)
         for number, image in enumerate(images):
-            for span, chosen in placement.members[number].items():
-                vectors = self._embedded(image, placement.row[chosen], placement.column[chosen], span)
-                vectors += self._position(placement, chosen, span)
-                sequence[placement.place[chosen]] = vectors
+            for span, members in placement.members[number].items():
+                for chosen in torch.split(members, _CELLS_AT_ONCE // span**2):
+                    vectors = self._embedded(image, placement.row[chosen], placement.column[chosen], span)
+                    vectors += self._position(placement, chosen, span)
+                    sequence[placement.place[chosen]] = vectors
         return sequence
 
     def _embedded(self, image: Tensor, row: Tensor, column: Tensor, span: int) -> Tensor:
