@@ -5,10 +5,10 @@ from torch import nn
 from torch.nn import functional
 
 from tests.encode.small import frame, partition, small_encoder
-from vgtok.encode.counting import parameters_by_part
+from vgtok.encode.counting import parameters_of
 from vgtok.encode.embed import FusionStage
 from vgtok.encode.encoder import Encoder
-from vgtok.encode.registry import build_encoder, configuration
+from vgtok.encode.registry import configuration
 
 
 def test_inert_at_initialisation_bit_for_bit() -> None:
@@ -42,12 +42,12 @@ def test_gradients_reach_both_stages_and_then_what_lies_before_them() -> None:
 
 
 def test_parameters_are_the_papers() -> None:
-    with torch.device("meta"):
-        parts = parameters_by_part(build_encoder("eva02-large"))
-        single_pass = parameters_by_part(build_encoder("eva02-large", fusion=(32,)))
+    parts = parameters_of(configuration("eva02-large"))
     assert parts["fusion"] == 11_277_312
     assert round(parts["backbone"] / 1e6, 2) == 304.24
+    single_pass = parameters_of(configuration("eva02-large", fusion=(32,)))
     assert single_pass["fusion"] == 11_277_312 - 4_195_328 - 1_049_600
+    assert parameters_of(configuration("eva02-large", fusion=()))["total"] == parts["backbone"]
 
 
 def test_stage_is_a_strided_convolution_applied_until_one_is_left() -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from vgtok.encode.counting import default_threads, peak_megabytes
-from vgtok.encode.executions import EXECUTIONS, execution_flops
+from vgtok.encode.counting import default_threads, execution_flops, peak_megabytes
+from vgtok.encode.executions import EXECUTIONS
 from vgtok.encode.registry import build_encoder
 from vgtok.parallel import progress_bar
 from vgtok.tokenize.canvas import Canvas, fit_canvas
@@ -85,7 +85,7 @@ def measure_encoder(
                     run = partial(EXECUTIONS[execution], encoder, canvas, tokenizer)
                     if round_number == 0:
                         tokens = tokenizer.partition(canvas)
-                        flops = execution_flops(execution, encoder, tokens)
+                        flops = sum(execution_flops(execution, encoder.config, tokens))
                         counts[execution, budget].append((len(tokens), flops, peak_megabytes(run)))
                     else:
                         best[execution, budget] = min(best[execution, budget], _milliseconds(run))

@@ -5,52 +5,43 @@ CPU report zero); norms, activations and softmax are left out everywhere, as is 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
 from vgtok.encode.config import EncoderConfig
-from vgtok.encode.packing import Groups, Packing
+from vgtok.encode.encoder import Encoder
+from vgtok.encode.packing import Groups, Packing, pack
 from vgtok.tokenize.geometry import CELL
+from vgtok.tokenize.tokens import Tokens
 
 
-@dataclass(frozen=True)
-class _Cost:
-    """FLOPs of one token through one block's linear maps, by whether padded cells pass through them too."""
+class Flops(NamedTuple):
+    """FLOPs by part: before the first block, in the blocks' linear maps, and in attention proper."""
 
-    projections: int
-    mlp: int
-
-    @classmethod
-    def of(cls, config: EncoderConfig) -> "_Cost":
-        maps = 3 if config.mlp == "swiglu" else 2
-        return cls(2 * 4 * config.dim**2, 2 * maps * config.dim * config.hidden)
+    embedding: int
+    linear: int
+    attention: int
 
 
-def packed_flops(config: EncoderConfig, packing: Packing) -> int:
-    """FLOPs of the packed execution of a layout, all its images together."""
-    cost = _Cost.of(config)
-    total = embedding_flops(config, packing)
-    for block in range(config.depth):
-        groups = packing.images if config.is_global(block) else packing.windows
-        total += len(packing) * (cost.projections + cost.mlp) + _attention_flops(config, groups)
-    return total
+def execution_flops(execution: str, config: EncoderConfig, tokens: Tokens) -> Flops:
+    """FLOPs of the execution called 'dense', 'packed' or 'control' over one image with this partition."""
+    rows, columns = tokens.extent.rows(CELL), tokens.extent.columns(CELL)
+    if execution == "dense":
+        return Flops(rows * columns * _patch_flops(config), *_grid_flops(config, rows, columns))
+    packing = pack([tokens], config)
+    blocks = _packed_flops(config, packing) if execution == "packed" else _grid_flops(config, rows, columns)
+    return Flops(_embedding_flops(config, packing), *blocks)
 
 
-def dense_flops(config: EncoderConfig, rows: int, columns: int) -> int:
-    """FLOPs of the dense execution of one image of (rows, columns) cells; padded windows are computed in full."""
-    return rows * columns * _patch_flops(config) + _grid_flops(config, rows, columns)
+def _patch_flops(config: EncoderConfig) -> int:
+    return 2 * 3 * config.patch**2 * config.dim
 
 
-def control_flops(config: EncoderConfig, packing: Packing) -> int:
-    """FLOPs of the scatter control: the tokens' embedding, then every block on every cell."""
-    return embedding_flops(config, packing) + sum(_grid_flops(config, *grid) for grid in packing.grids)
-
-
-def embedding_flops(config: EncoderConfig, packing: Packing) -> int:
-    """FLOPs of projecting the tokens, fusion included; the position table is read, not multiplied."""
+def _embedding_flops(config: EncoderConfig, packing: Packing) -> int:
+    """Projecting the tokens, fusion included; the position table is read, not multiplied."""
     total = packing.place.size * _patch_flops(config)
     for size in config.fusion:
         span = size // CELL
@@ -63,8 +54,20 @@ def embedding_flops(config: EncoderConfig, packing: Packing) -> int:
     return total
 
 
-def _patch_flops(config: EncoderConfig) -> int:
-    return 2 * 3 * config.patch**2 * config.dim
+def _projection_flops(config: EncoderConfig) -> int:
+    """One token through q, k, v and the output projection."""
+    return 2 * 4 * config.dim**2
+
+
+def _mlp_flops(config: EncoderConfig) -> int:
+    """One token through the MLP."""
+    return 2 * (3 if config.mlp == "swiglu" else 2) * config.dim * config.hidden
+
+
+def _packed_flops(config: EncoderConfig, packing: Packing) -> tuple[int, int]:
+    linear = config.depth * len(packing) * (_projection_flops(config) + _mlp_flops(config))
+    groups = (packing.images if config.is_global(block) else packing.windows for block in range(config.depth))
+    return linear, sum(_attention_flops(config, group) for group in groups)
 
 
 def _attention_flops(config: EncoderConfig, groups: Groups) -> int:
@@ -74,27 +77,32 @@ def _attention_flops(config: EncoderConfig, groups: Groups) -> int:
     return int((4 * lengths * keys * config.dim).sum())
 
 
-def _grid_flops(config: EncoderConfig, rows: int, columns: int) -> int:
-    cost = _Cost.of(config)
+def _grid_flops(config: EncoderConfig, rows: int, columns: int) -> tuple[int, int]:
+    """Blocks on every cell; padded windows pass through the projections and attention in full."""
     cells = rows * columns + config.prefix
-    total = 0
+    linear = attention = 0
     for block in range(config.depth):
-        if config.is_global(block):
-            total += cells * cost.projections + 4 * cells * cells * config.dim
-        else:
+        windows, inside = 1, cells
+        if not config.is_global(block):
             assert config.window is not None
             windows = -(-rows // config.window) * -(-columns // config.window)
             inside = config.window**2
-            total += windows * (inside * cost.projections + 4 * inside * inside * config.dim)
-        total += cells * cost.mlp
-    return total
+        linear += windows * inside * _projection_flops(config) + cells * _mlp_flops(config)
+        attention += 4 * windows * inside * inside * config.dim
+    return linear, attention
 
 
-def parameters_by_part(model: nn.Module) -> dict[str, int]:
-    """Parameters of an encoder: the backbone it is without coarse tokens, and the fusion."""
-    fusion = sum(p.numel() for name, p in model.named_parameters() if name.startswith("embedding.fusion."))
-    total = sum(p.numel() for p in model.parameters())
+def parameters_of(config: EncoderConfig) -> dict[str, int]:
+    """Parameters of an encoder: the backbone it is without coarse tokens, the fusion, and both."""
+    with torch.device("meta"):
+        encoder = Encoder(config)
+    total = _count(encoder)
+    fusion = 0 if encoder.embedding.fusion is None else _count(encoder.embedding.fusion)
     return {"backbone": total - fusion, "fusion": fusion, "total": total}
+
+
+def _count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def default_threads() -> int:
@@ -109,6 +117,7 @@ def peak_megabytes(run: Callable[[], object]) -> float:
     # The profiler sees every call of the CPU allocator, scratch space inside kernels included.
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         run()
+    assert profiler.profiler is not None
     changes = [
         (event.start_ns(), event.nbytes())
         for event in profiler.profiler.kineto_results.events()

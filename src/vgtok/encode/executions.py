@@ -2,17 +2,16 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
-from vgtok.encode.counting import control_flops, dense_flops, packed_flops
 from vgtok.encode.dense import encode_control, encode_dense
 from vgtok.encode.encoder import Encoder, Features
-from vgtok.encode.packing import pack
 from vgtok.tokenize.canvas import Canvas
-from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokenizer import Tokenizer
-from vgtok.tokenize.tokens import Tokens
 
 
 def canvas_pixels(canvas: Canvas, encoder: Encoder) -> Tensor:
@@ -47,10 +46,6 @@ EXECUTIONS: dict[str, Callable[[Encoder, Canvas, Tokenizer], Tensor]] = {
 """The three executions by name."""
 
 
-def execution_flops(execution: str, encoder: Encoder, tokens: Tokens) -> int:
-    """FLOPs of one execution over one image with this partition."""
-    if execution == "dense":
-        return dense_flops(encoder.config, tokens.extent.rows(CELL), tokens.extent.columns(CELL))
-    packing = pack([tokens], encoder.config)
-    count = packed_flops if execution == "packed" else control_flops
-    return count(encoder.config, packing)
+def cell_similarity(features: Tensor, reference: Tensor) -> NDArray[np.float32]:
+    """Cosine similarity of two (D, rows, columns) maps, cell by cell: (rows, columns)."""
+    return np.asarray(functional.cosine_similarity(features, reference, dim=0).cpu().numpy())
