@@ -118,7 +118,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"position": "corner"},
     {"position": "mean"},
     {"resampling": "bilinear"},
-    {"resampling": "bicubic"},
+    {"resampling": "area"},
     {"proportional": True},
     {"padding": "scaled"},
     {"padding": "dropped"},

@@ -9,7 +9,7 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ def measure_encoder(
     rows = [_row(setting, times[setting], counts[setting]) for setting in settings]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
     names = tuple(image.name for image in images) or ("rendered",)
-    return EncoderCost(config, names, repeats, default_threads(), peak, [_compared(row, rows[0]) for row in rows])
+    return EncoderCost(config, names, repeats, default_threads(), peak, [compared(row, rows[0]) for row in rows])
 
 
 def _milliseconds(run: partial[Any]) -> float:
@@ -109,13 +109,12 @@ def _row(setting: tuple[str, float], times: list[float], counts: list[tuple[int,
     return EncoderRow(*setting, tokens, flops / 1e9, float(np.mean(times)), peak)
 
 
-def _compared(row: EncoderRow, dense: EncoderRow) -> EncoderRow:
+def compared(row: EncoderRow, dense: EncoderRow) -> EncoderRow:
+    """The row with its ratios to dense; as it was, where the other row is not the dense one."""
     if dense.execution != "dense":
         return row
     speedup = dense.ms / row.ms
-    return EncoderRow(
-        **{**asdict(row), "speedup": speedup, "realised": speedup / (dense.gflops / row.gflops)},
-    )
+    return replace(row, speedup=speedup, realised=speedup / (dense.gflops / row.gflops))
 
 
 def _rendered() -> Canvas:

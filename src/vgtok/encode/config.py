@@ -52,7 +52,7 @@ class EncoderConfig:
     std: tuple[float, float, float] = IMAGENET_STD
     fusion: tuple[int, ...] = (NODE, ROOT)
     position: Position = "centre"
-    resampling: Resampling = "area"
+    resampling: Resampling = "bicubic"
     proportional: bool = False
     padding: Padding = "exact"
 

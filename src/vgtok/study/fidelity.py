@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WEIGHTS = "deit_tiny_patch16_224.safetensors"
-FRAMES = 8
+FRAMES = 10
 """Frames, spread evenly over the data set: a run is dozens of forward passes per frame."""
 
 TOKENIZERS = ("random", "Single-pass", "Top-hat", "Top-hat + gate")
