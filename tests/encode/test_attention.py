@@ -89,6 +89,16 @@ def test_virtual_key_stands_for_that_many_real_keys() -> None:
     assert (merged - plain).abs().max() < 1e-6
 
 
+@pytest.mark.parametrize("name", ["grouped", "padded", "masked"])
+def test_half_precision_queries_with_full_precision_extras(name: str) -> None:
+    groups = GROUPS["padded windows"]
+    q, k, v, key, value, bias = (t.detach() for t in _inputs(groups, True))
+    expected = attend(q, k, v, groups, Keys(key, value, bias), name)
+    measured = attend(q.bfloat16(), k.bfloat16(), v.bfloat16(), groups, Keys(key, value, bias), name)
+    assert measured.dtype == torch.bfloat16
+    assert (measured - expected).abs().max() < 0.05
+
+
 def test_backend_is_chosen_by_device_and_refused_by_name() -> None:
     q = torch.zeros(4, 1, 8)
     assert best_backend(q) == "grouped"

@@ -164,6 +164,35 @@ def test_gradients_reach_every_weight_but_the_fusion_behind_its_zero() -> None:
         assert bool(parameter.grad.abs().sum() > 0) is not inert, name
 
 
+@pytest.mark.parametrize("family", ["eva02-base", "vit-tiny"])
+def test_half_precision_stays_near_full(family: str) -> None:
+    encoder = small_encoder(family)
+    image = frame(128, 192)
+    tokens = partition(image, 0.4)
+    with torch.no_grad():
+        full = encoder([image], [tokens]).maps[0]
+        with torch.autocast("cpu", torch.bfloat16):
+            mixed = encoder([image], [tokens]).maps[0]
+        half = encoder.bfloat16()([image], [tokens]).maps[0]
+    assert mixed.dtype == torch.float32
+    assert half.dtype == torch.bfloat16
+    assert torch.nn.functional.cosine_similarity(mixed, full, dim=0).min() > 0.98
+    assert torch.nn.functional.cosine_similarity(half.float(), full, dim=0).min() > 0.9
+
+
+def test_gradients_of_the_gated_mlp_survive_its_in_place_arithmetic() -> None:
+    mlp = small_encoder("eva02-base").blocks[0].mlp
+    x = torch.randn(5, 48, requires_grad=True)
+    plain = mlp.contract(mlp.norm(torch.nn.functional.silu(mlp.gate(x)) * mlp.expand(x)))
+    inputs = [x, *mlp.parameters()]
+    for expected, measured in zip(
+        torch.autograd.grad(plain.square().sum(), inputs),
+        torch.autograd.grad(mlp(x).square().sum(), inputs),
+        strict=True,
+    ):
+        assert torch.allclose(expected, measured, atol=1e-5)
+
+
 def test_images_and_tokens_that_do_not_belong_together() -> None:
     encoder = small_encoder("eva02-tiny")
     image = frame(128, 128)

@@ -7,7 +7,7 @@ against; none needs a package beyond torch except `flash`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from itertools import accumulate, groupby
 from typing import Any
@@ -41,7 +41,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys, backend:
     name = backend or best_backend(q)
     if name not in BACKENDS:
         raise InputError(f"backend: '{name}' is not one of {', '.join(BACKENDS)}")
-    return BACKENDS[name](q, k, v, groups, keys)
+    # Under autocast projections are in half precision while parameters, and so the padding's key, are not.
+    padding = (keys.padding_key.to(q.dtype), keys.padding_value.to(q.dtype))
+    bias = None if keys.bias is None else keys.bias.to(q.dtype)
+    return BACKENDS[name](q, k, v, groups, Keys(*padding, bias))
 
 
 def best_backend(q: Tensor) -> str:
@@ -50,9 +53,9 @@ def best_backend(q: Tensor) -> str:
         return "grouped"
     if q.dtype not in (torch.float16, torch.bfloat16):
         return "padded"
-    if find_spec("torch.nn.attention.varlen") is not None:
+    if _installed("torch.nn.attention.varlen"):
         return "varlen"
-    return "flash" if find_spec("flash_attn") is not None else "padded"
+    return "flash" if _installed("flash_attn") else "padded"
 
 
 def masked(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tensor:
@@ -86,7 +89,7 @@ def grouped(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tens
             batch_v = torch.cat([batch_v, keys.padding_value.expand(count, 1, -1, -1)], dim=1)
             bias = q.new_zeros(count, length) if bias is None else bias
             bias = functional.pad(bias, (0, 1), value=torch.tensor(padding).log().item())
-        mask = None if bias is None else bias[:, None, None, :].to(q.dtype)
+        mask = None if bias is None else bias[:, None, None, :]
         outputs.append(_scaled(batch_q, batch_k, batch_v, mask).flatten(0, 1))
     return torch.cat(outputs) if len(outputs) > 1 else outputs[0]
 
@@ -99,7 +102,7 @@ def padded(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tenso
     inside = step < lengths[:, None]
     # (G, longest) places in the sequence; places beyond a group repeat its last token and are masked.
     index = (lengths.cumsum(0) - lengths)[:, None] + torch.minimum(step, lengths[:, None] - 1)
-    bias = torch.zeros_like(index, dtype=q.dtype) if keys.bias is None else keys.bias[index].to(q.dtype)
+    bias = torch.zeros_like(index, dtype=q.dtype) if keys.bias is None else keys.bias[index]
     virtual = torch.tensor(groups.padding, device=q.device, dtype=q.dtype).log()[:, None]
     mask = torch.cat([bias.masked_fill(~inside, -torch.inf), virtual], dim=1)
     batch_k = torch.cat([k[index], keys.padding_key.expand(len(lengths), 1, -1, -1)], dim=1)
@@ -129,6 +132,11 @@ BACKENDS: dict[str, Backend] = {
     "masked": masked,
 }
 """Every backend by name, fastest first."""
+
+
+@cache
+def _installed(module: str) -> bool:
+    return find_spec(module) is not None
 
 
 def _scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -169,7 +177,7 @@ def _variable_length(
     if bias is not None:
         # Kernels want widths that are multiples of 8: the bias takes the first of eight new channels.
         ones = functional.pad(q.new_ones(*q.shape[:2], 1), (0, 7))
-        column = (bias / scale).to(k.dtype)[:, None, None].expand(-1, k.shape[1], 1)
+        column = (bias / scale)[:, None, None].expand(-1, k.shape[1], 1)
         q = torch.cat([q, ones], dim=-1)
         k = torch.cat([k, functional.pad(column, (0, 7))], dim=-1)
         v = functional.pad(v, (0, 8))

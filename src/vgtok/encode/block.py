@@ -123,5 +123,6 @@ class Block(nn.Module):
             branch = branch * scale
         if self.training and self.drop_path:
             branch = branch * route.survivors(branch, self.drop_path)
-        # A linear map's output is not kept for its gradient, so the sum may overwrite it.
-        return branch.add_(x)
+        # A linear map's output is not kept for its gradient, so the sum may overwrite it; under autocast the branch is
+        # in half precision and the sum must not be.
+        return branch.add_(x) if branch.dtype == x.dtype else x + branch

@@ -77,8 +77,8 @@ class Embedding(nn.Module):
             for span, members in placement.members[number].items():
                 for chosen in torch.split(members, _CELLS_AT_ONCE // span**2):
                     vectors = self._embedded(image, placement.row[chosen], placement.column[chosen], span)
-                    vectors += self._position(placement, chosen, span)
-                    sequence[placement.place[chosen]] = vectors
+                    position = self._position(placement, chosen, span)
+                    sequence[placement.place[chosen]] = vectors.to(sequence.dtype) + position
         return sequence
 
     def _embedded(self, image: Tensor, row: Tensor, column: Tensor, span: int) -> Tensor:

@@ -61,6 +61,8 @@ def resample(cells: Tensor, resampling: Resampling) -> Tensor:
         return region[:, :, :patch, :patch]
     if resampling == "area":
         return functional.avg_pool2d(region, span)
-    return functional.interpolate(
-        region, size=(patch, patch), mode=resampling, align_corners=False, antialias=resampling == "bicubic"
+    # In full precision: there is no antialiasing kernel for half on every device.
+    small = functional.interpolate(
+        region.float(), size=(patch, patch), mode=resampling, align_corners=False, antialias=resampling == "bicubic"
     )
+    return small.to(cells.dtype)

@@ -37,9 +37,9 @@ def wrap(
     are normalised with (default: timm's own, else the usual ones of the family): the tokenizer undoes them. Dropout
     does not run while wrapped.
     """
-    if hasattr(model, _HANDLE):
-        raise InputError("model: already wrapped; set model.vgtok.budget, or unwrap it first")
     module, host = find_host(model)
+    if host.method in vars(module):
+        raise InputError("model: already wrapped; set model.vgtok.budget, or unwrap it first")
     usual_mean, usual_std = host.normalisation(module)
     wrapped = Wrapped(module, host, budget, tuple(mean or usual_mean), tuple(std or usual_std))
     setattr(module, host.method, wrapped.run)
