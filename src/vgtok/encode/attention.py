@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from itertools import accumulate, groupby
+from math import log
 from typing import Any
 
 import torch
@@ -88,7 +89,7 @@ def grouped(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tens
             batch_k = torch.cat([batch_k, keys.padding_key.expand(count, 1, -1, -1)], dim=1)
             batch_v = torch.cat([batch_v, keys.padding_value.expand(count, 1, -1, -1)], dim=1)
             bias = q.new_zeros(count, length) if bias is None else bias
-            bias = functional.pad(bias, (0, 1), value=torch.tensor(padding).log().item())
+            bias = functional.pad(bias, (0, 1), value=log(padding))
         mask = None if bias is None else bias[:, None, None, :]
         outputs.append(_scaled(batch_q, batch_k, batch_v, mask).flatten(0, 1))
     return torch.cat(outputs) if len(outputs) > 1 else outputs[0]
