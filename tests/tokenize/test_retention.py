@@ -50,7 +50,7 @@ def test_the_shipped_table_covers_the_papers_ranks() -> None:
     table = load_table("visdrone")
     assert table.measured_on["images"] == 548
     assert {(curve.scorer, curve.rank) for curve in table.curves} == {
-        (scorer, rank) for scorer in ("tophat", "fused") for rank in (0.0, 0.05, 0.10, 0.20, 0.30, 0.40)
+        (scorer, rank) for scorer in ("tophat", "fused", "compact") for rank in (0.0, 0.05, 0.10, 0.20, 0.30, 0.40)
     }
     for curve in table.curves:
         assert len(curve.percentiles) == 32

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
 
 
 def interleaved_medians(functions: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
@@ -28,8 +30,13 @@ def peak_extra_megabytes(prepare: Callable[[], Any], run: Callable[[Any], Any]) 
     """
     if not Path("/proc/self/clear_refs").exists():
         return None
+    return in_own_process(_measured, prepare, run)
+
+
+def in_own_process(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a picklable function in a fresh process, so that its memory traffic leaves no trace in this one's times."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(_measured, prepare, run).result()
+        return pool.submit(function, *arguments).result()
 
 
 def _measured(prepare: Callable[[], Any], run: Callable[[Any], Any]) -> float:

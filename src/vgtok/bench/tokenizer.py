@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.bench.timing import interleaved_medians, peak_extra_megabytes
+from vgtok.bench.timing import in_own_process, interleaved_medians, peak_extra_megabytes
 from vgtok.data.synthetic import render_scene
 from vgtok.tokenize.canvas import Canvas, fit_canvas
 from vgtok.tokenize.images import read_image
@@ -46,7 +46,7 @@ class TokenizerCost:
 
 def measure_tokenizer(image: Path | None, repeats: int) -> TokenizerCost:
     """Time the shipped tokenizer (score, gate and split from the RGB canvas) on a frame, or on a rendered one."""
-    data = _rendered_jpeg() if image is None else image.read_bytes()
+    data = in_own_process(_rendered_jpeg) if image is None else image.read_bytes()
     canvas = _canvas(data)
     grey = np.asarray(cv2.cvtColor(canvas.image, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
     threads = cv2.getNumThreads()

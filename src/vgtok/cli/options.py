@@ -23,7 +23,12 @@ CanvasOption = Annotated[
 ]
 Workers = Annotated[int | None, typer.Option(help="Processes; one per core unless told otherwise.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable result on standard output.")]
-Data = Annotated[str, typer.Option(help="visdrone:DIR, aitodv2:DIR or a folder of images.")]
+Data = Annotated[
+    str, typer.Option(help="visdrone:DIR, aitodv2:DIR, coco:JSON:IMAGES, yolo:YAML or a folder of images.")
+]
+AnnotatedData = Annotated[
+    str, typer.Option("--data", help="visdrone:DIR, aitodv2:DIR[:SPLIT], coco:JSON:IMAGES or yolo:YAML[:SPLIT].")
+]
 Out = Annotated[Path, typer.Option(help="Where results go.")]
 
 DEFAULT_CANVAS = "2048x1152"

@@ -1,15 +1,25 @@
-"""COCO-style annotation files, and AI-TOD-v2, which comes as one per split."""
+"""COCO-style annotation files, and AI-TOD-v2, which comes as one per split.
+
+A file written by `vgtok convert` may also hold a list `ignored_regions`, objects like those of `annotations` but of no
+scored class; other tools pass over it. Category 0 there is a region, any other number an object left out of scoring.
+"""
 
 import json
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from vgtok.data.dataset import Annotations
+from vgtok.data.rows import Problem, Reading, Role, Row, annotations_of, image_size, reading_of
 from vgtok.errors import InputError
+
+SPLITS = ("train", "val", "trainval", "test")
+KEPT_KEYS = ("score", "truncation", "occlusion", "line")
+"""What a VisDrone line says beyond box and category; carried through a COCO file under the same names."""
+
+_LARGEST_AREA = 1e18
 
 
 @dataclass(frozen=True)
@@ -18,46 +28,152 @@ class CocoDataset:
 
     images: tuple[Path, ...]
     names: tuple[str, ...]
-    rows: tuple[tuple[dict[str, Any], ...], ...]
-    labels: dict[int, int]
+    image_ids: tuple[int, ...]
+    category_ids: tuple[int, ...]
+    sizes: tuple[tuple[int, int] | None, ...]
+    objects: tuple[tuple[dict[str, Any], ...], ...]
+    regions: tuple[tuple[dict[str, Any], ...], ...]
+    problems: tuple[Problem, ...] = ()
     name: str = "coco"
 
     def annotations(self, index: int) -> Annotations:
-        """Boxes of the image at `index`."""
-        rows = self.rows[index]
-        corners = np.array([row["bbox"] for row in rows], dtype=np.float64).reshape(-1, 4)
-        corners[:, 2:] += corners[:, :2]
-        labels = np.array([self.labels[row["category_id"]] for row in rows], dtype=np.int64)
-        crowd = np.array([bool(row.get("iscrowd", 0)) for row in rows], dtype=np.bool_)
-        return Annotations(corners[~crowd], labels[~crowd], corners[crowd])
+        """Boxes of the image at `index`; crowds and ignored regions as ignored."""
+        return annotations_of(self.reading(index))
+
+    def reading(self, index: int) -> Reading:
+        """Every annotation of the image at `index`; ignored regions stand among the objects by their ids."""
+        broken: list[Problem] = []
+        judged = reading_of(self._rows(index, broken), self.sizes[index])
+        return Reading(judged.rows, (*broken, *judged.problems))
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Width and height as the json says, or as the image file does."""
+        return self.sizes[index] or image_size(self.images[index])
+
+    def _rows(self, index: int, broken: list[Problem]) -> Iterator[tuple[Row, str]]:
+        labels = {category: label for label, category in enumerate(self.category_ids)}
+        entries = [(entry, False) for entry in self.objects[index]] + [(entry, True) for entry in self.regions[index]]
+        if self.regions[index]:
+            entries.sort(key=lambda pair: _order(pair[0]))
+        for entry, ignored in entries:
+            where = f"annotation {entry.get('id', '?')} of {self.images[index].name}"
+            box = _box(entry)
+            if box is None:
+                broken.append(Problem("annotation without a box of four numbers, skipped", where, unreadable=True))
+                continue
+            category = entry["category_id"]
+            if ignored:
+                role = Role.REGION if category == 0 else Role.OTHERS
+            else:
+                role = Role.CROWD if entry.get("iscrowd") else Role.OBJECT
+            extra = {key: entry[key] for key in KEPT_KEYS if key in entry}
+            yield Row(box, role, labels.get(category, -1), _area(entry, box), extra), where
 
 
 def open_coco(annotation_file: Path, image_folder: Path, name: str = "coco") -> CocoDataset:
     """Open a COCO json and the folder its file names are relative to; images in sorted file order."""
+    document = _document(annotation_file)
+    if not image_folder.is_dir():
+        raise InputError(f"{image_folder}: no such folder, where the images of {annotation_file} should lie")
     try:
-        document = json.loads(annotation_file.read_text())
-        categories = sorted(document["categories"], key=lambda category: int(category["id"]))
-        by_image = defaultdict(list)
-        for row in document["annotations"]:
-            by_image[row["image_id"]].append(row)
-        entries = sorted((entry["file_name"], entry["id"]) for entry in document["images"])
-    except OSError as error:
-        raise InputError(f"{annotation_file}: cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError) as error:
+        categories = sorted((int(entry["id"]), str(entry["name"])) for entry in document["categories"])
+        entries = sorted(document["images"], key=lambda entry: str(entry["file_name"]))
+        identities = tuple(int(entry["id"]) for entry in entries)
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise InputError(f"{annotation_file}: not a COCO annotation file ({error!r})") from None
+    if not all(isinstance(entry["file_name"], str) for entry in entries):
+        raise InputError(f"{annotation_file}: an image whose file_name is not text")
+    if len(set(identities)) != len(identities):
+        raise InputError(f"{annotation_file}: two images share an id; every image needs its own")
+    if not identities:
+        raise InputError(f"{annotation_file}: lists no images")
+    known = {category for category, _ in categories}
+    objects = _by_image(annotation_file, document["annotations"], identities, known)
+    listed = document.get("ignored_regions")
+    regions = _by_image(annotation_file, listed if isinstance(listed, list) else (), identities, None)
+    images = tuple(image_folder / entry["file_name"] for entry in entries)
+    missing = (path for path in images if not _is_there(path))
     return CocoDataset(
-        images=tuple(image_folder / file_name for file_name, _ in entries),
-        names=tuple(category["name"] for category in categories),
-        rows=tuple(tuple(by_image[identity]) for _, identity in entries),
-        labels={int(category["id"]): label for label, category in enumerate(categories)},
+        images=images,
+        names=tuple(name for _, name in categories),
+        image_ids=identities,
+        category_ids=tuple(category for category, _ in categories),
+        sizes=tuple(_size(entry) for entry in entries),
+        objects=tuple(tuple(objects[identity]) for identity in identities),
+        regions=tuple(tuple(regions[identity]) for identity in identities),
+        problems=tuple(Problem("image file missing, its boxes still count", str(path)) for path in missing),
         name=name,
     )
 
 
-def open_aitodv2(folder: Path) -> CocoDataset:
-    """Open the val split of AI-TOD-v2: `annotations/aitodv2_val.json` and `images` or `val`."""
-    annotation_file = folder / "annotations" / "aitodv2_val.json"
-    image_folder = next((folder / name for name in ("val", "images") if (folder / name).is_dir()), None)
+def open_aitodv2(folder: Path, split: str = "val") -> CocoDataset:
+    """Open a split of AI-TOD-v2: `annotations/aitodv2_SPLIT.json`, images in `SPLIT` or `images`."""
+    if split not in SPLITS:
+        raise InputError(f"aitodv2: '{split}' is not a split; there are {', '.join(SPLITS)}")
+    annotation_file = folder / "annotations" / f"aitodv2_{split}.json"
+    image_folder = next((folder / name for name in (split, "images") if (folder / name).is_dir()), None)
     if image_folder is None:
-        raise InputError(f"{folder}: holds neither 'val' nor 'images', where AI-TOD-v2 keeps its pictures")
+        raise InputError(f"{folder}: holds neither '{split}' nor 'images', where AI-TOD-v2 keeps its pictures")
     return open_coco(annotation_file, image_folder, name="aitodv2")
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a json file ({error})") from None
+    keys = ("images", "annotations", "categories")
+    if not isinstance(document, dict) or not all(isinstance(document.get(key), list) for key in keys):
+        raise InputError(f"{path}: not a COCO annotation file, which holds the lists {', '.join(keys)}")
+    return document
+
+
+def _by_image(
+    path: Path, rows: Iterable[Any], identities: Sequence[int], categories: set[int] | None
+) -> defaultdict[int, list[dict[str, Any]]]:
+    """Annotations by the id of their image; an image or category the file does not list is refused."""
+    known = set(identities)
+    grouped: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        if not isinstance(row, dict) or not all(isinstance(row.get(key), int) for key in ("image_id", "category_id")):
+            raise InputError(f"{path}: an annotation without whole image_id and category_id: {str(row)[:80]}")
+        if row["image_id"] not in known:
+            raise InputError(f"{path}: annotation {row.get('id')} belongs to image {row['image_id']}, not in the file")
+        if categories is not None and row["category_id"] not in categories:
+            raise InputError(
+                f"{path}: annotation {row.get('id')} has category {row['category_id']}, not among the categories"
+            )
+        grouped[row["image_id"]].append(row)
+    return grouped
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name no file system takes
+        return False
+
+
+def _order(entry: Mapping[str, Any]) -> int:
+    identity = entry.get("id")
+    return identity if isinstance(identity, int) else 0
+
+
+def _box(entry: Mapping[str, Any]) -> tuple[float, float, float, float] | None:
+    box = entry.get("bbox")
+    if not isinstance(box, list) or len(box) != 4 or not all(type(value) in (int, float) for value in box):
+        return None
+    return (box[0], box[1], box[2], box[3])
+
+
+def _area(entry: Mapping[str, Any], box: tuple[float, float, float, float]) -> float:
+    """The area an outline has, where the file gives one; else the box's."""
+    area = entry.get("area")
+    return area if isinstance(area, int | float) and 0 <= area < _LARGEST_AREA else box[2] * box[3]
+
+
+def _size(entry: Mapping[str, Any]) -> tuple[int, int] | None:
+    width, height = entry.get("width"), entry.get("height")
+    return (width, height) if isinstance(width, int) and isinstance(height, int) else None

@@ -1,15 +1,17 @@
 """VisDrone2019-DET in its own layout: `images/*.jpg` and `annotations/*.txt`.
 
 A line is left, top, width, height, score, category, truncation, occlusion. Categories 1 to 10 are objects, 0 is an
-ignored region and 11, 'others', is ignored likewise.
+ignored region and 11, 'others', an object nobody scores; a score of 0 takes any object out of the evaluation.
 """
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from vgtok.data.dataset import Annotations, images_in
+from vgtok.data.rows import Problem, Reading, Role, Row, annotations_of, image_size, numbered, reading_of
 from vgtok.errors import InputError
 
 NAMES = (
@@ -25,6 +27,12 @@ NAMES = (
     "motor",
 )
 
+REGION = 0
+OTHERS = 11
+CATEGORIES = tuple(range(1, len(NAMES) + 1))
+
+_WHOLE = re.compile(r"[+-]?\d+")
+
 
 @dataclass(frozen=True)
 class VisDrone:
@@ -32,42 +40,103 @@ class VisDrone:
 
     images: tuple[Path, ...]
     annotation_folder: Path
+    problems: tuple[Problem, ...] = ()
     name: str = "visdrone"
     names: tuple[str, ...] = NAMES
+    category_ids: tuple[int, ...] = CATEGORIES
+
+    @property
+    def image_ids(self) -> tuple[int, ...]:
+        """1, 2, 3 and on in sorted file order: the layout has no ids of its own."""
+        return numbered(self.images)
 
     def annotations(self, index: int) -> Annotations:
         """Boxes of categories 1 to 10; regions of categories 0 and 11 as ignored."""
+        return annotations_of(self.reading(index))
+
+    def reading(self, index: int) -> Reading:
+        """Every line of the image at `index`."""
         path = self.annotation_folder / f"{self.images[index].stem}.txt"
-        rows = _rows(path)
-        corners = np.concatenate([rows[:, :2], rows[:, :2] + rows[:, 2:4]], axis=1)
-        category = rows[:, 5].astype(np.int64)
-        scored = (category >= 1) & (category <= len(NAMES))
-        return Annotations(corners[scored], category[scored] - 1, corners[~scored])
+        broken: list[Problem] = []
+        judged = reading_of(_rows(path, broken), self.size(index))
+        return Reading(judged.rows, (*broken, *judged.problems))
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Width and height of the image at `index`."""
+        return image_size(self.images[index])
 
 
 def open_visdrone(folder: Path) -> VisDrone:
     """Open a folder that holds `images` and `annotations`."""
     images = images_in(folder / "images")
-    if not (folder / "annotations").is_dir():
-        raise InputError(f"{folder / 'annotations'}: no such folder")
-    return VisDrone(images, folder / "annotations")
+    annotations = folder / "annotations"
+    if not annotations.is_dir():
+        raise InputError(f"{annotations}: no such folder")
+    stems = {path.stem for path in images}
+    orphans = [path.name for path in sorted(annotations.glob("*.txt")) if path.stem not in stems]
+    problems = tuple(Problem("annotation file without an image, skipped", name) for name in orphans)
+    return VisDrone(images, annotations, problems)
 
 
-def _rows(path: Path) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """The (N, 8) numbers of one annotation file; a trailing comma, as in some official files, is allowed."""
-    rows = []
+def line_of(row: Row, category: int) -> str:
+    """The line of a row: as it was read where it came from VisDrone, else with score 1 and nothing hidden."""
+    scored = row.extra.get("score", int(row.role is Role.OBJECT))
+    fields = [*row.box, scored, category, row.extra.get("truncation", 0), row.extra.get("occlusion", 0)]
+    # The spelling of a line is only worth keeping while it still says the same.
+    if "line" in row.extra and _numbers(_fields(row.extra["line"])) == fields:
+        return str(row.extra["line"])
+    return ",".join(map(str, fields))
+
+
+def category_of(row: Row) -> int:
+    """The category number of a row whose label counts in NAMES."""
+    if row.role is Role.REGION or row.label < 0:
+        return OTHERS if row.role is Role.OTHERS else REGION
+    return row.label + 1
+
+
+def _rows(path: Path, broken: list[Problem]) -> Iterator[tuple[Row, str]]:
+    """Rows with their places; lines that are not eight numbers go to `broken`."""
     try:
         lines = path.read_text().splitlines()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not a text file") from None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        try:
-            values = [float(field) for field in line.rstrip(", \t").split(",")]
-        except ValueError:
-            values = []
-        if len(values) != 8:
-            raise InputError(f"{path}, line {number}: '{line}' is not eight comma-separated numbers")
-        rows.append(values)
-    return np.array(rows, dtype=np.float64).reshape(-1, 8)
+        where = f"{path.name}, line {number}"
+        values = _numbers(_fields(line))
+        if values is None or len(values) != 8:
+            broken.append(
+                Problem("line that is not eight numbers, skipped", f"{where}: '{line[:60]}'", unreadable=True)
+            )
+            continue
+        yield _row(values, line, f"{path}, line {number}"), where
+
+
+def _row(values: list[Any], line: str, where: str) -> Row:
+    x, y, width, height, score, category, truncation, occlusion = values
+    if category not in range(OTHERS + 1):
+        raise InputError(f"{where}: category {category} is not one of VisDrone's, 0 to {OTHERS}")
+    label = int(category) - 1 if category in CATEGORIES else -1
+    role = Role.REGION if category == REGION else Role.OTHERS if category == OTHERS or score == 0 else Role.OBJECT
+    extra = {"score": score, "truncation": truncation, "occlusion": occlusion}
+    row = Row((x, y, width, height), role, label, width * height, extra)
+    if line_of(row, category) != line:
+        extra["line"] = line
+    return row
+
+
+def _fields(line: str) -> list[str]:
+    """A trailing comma, as in some official files, is allowed."""
+    return line.rstrip(", \t").split(",")
+
+
+def _numbers(fields: list[str]) -> list[int | float] | None:
+    """Whole numbers stay whole, so that they are written as they were read."""
+    try:
+        return [int(field) if _WHOLE.fullmatch(field.strip()) else float(field) for field in fields]
+    except ValueError:
+        return None

@@ -24,6 +24,7 @@ STUDIES = {
     "monotone": "vgtok.study.monotone",
     "compute": "vgtok.study.compute",
     "fidelity": "vgtok.study.fidelity",
+    "seeds": "vgtok.study.seeds",
     "teaser": "vgtok.study.teaser",
     "method": "vgtok.study.method",
 }

@@ -19,7 +19,7 @@ from vgtok.tokenize.gate import Structure
 from vgtok.tokenize.geometry import CELL, Extent
 from vgtok.tokenize.pyramid import Grid, nest
 from vgtok.tokenize.scores import TOP_HAT_WIDTHS
-from vgtok.tokenize.structure import HALF_SIZE
+from vgtok.tokenize.structure import HALF_SIZE, LUMA_BITS
 from vgtok.tokenize.tokens import Tokens, tokens_from_splits
 
 if TYPE_CHECKING:
@@ -64,20 +64,19 @@ def lambda_min_cells(luma: Tensor) -> Tensor:
     """Largest half-size lambda_min per cell: (B, 1, H, W) to (B, rows, columns)."""
     height, width = luma.shape[2:]
     even = functional.pad(luma, (0, width % 2, 0, height % 2), mode="replicate")
-    # Means of 2 x 2 blocks, rounded half up, then 10 bits: whole numbers below 2 ** 18 throughout.
+    # Means of 2 x 2 blocks, rounded half up, then 9 bits: whole numbers below 2 ** 18 throughout.
     blocks = even[:, :, 0::2, 0::2] + even[:, :, 0::2, 1::2] + even[:, :, 1::2, 0::2] + even[:, :, 1::2, 1::2]
-    half = torch.floor((torch.floor((blocks + 2) / 4)) / 64)
+    half = torch.floor(torch.floor((blocks + 2) / 4) / 2 ** (16 - LUMA_BITS))
     near = functional.pad(half, (1, 1, 1, 1), mode="replicate")
     down = near[:, :, :-2] + 2 * near[:, :, 1:-1] + near[:, :, 2:]
     across = near[:, :, :, :-2] + 2 * near[:, :, :, 1:-1] + near[:, :, :, 2:]
     x = (down[:, :, :, 2:] - down[:, :, :, :-2]).int()
     y = (across[:, :, 2:] - across[:, :, :-2]).int()
-    xx, yy, xy = (_box_sum(product) for product in (x * x, y * y, x * y))
-    # The same single IEEE operations, in the same order, as the OpenCV path.
-    spread = (xx - yy).float()
-    cross = xy.float() * 2
-    smaller = (xx + yy).float() - torch.sqrt(spread * spread + cross * cross)
-    return _pool_cells(smaller.clamp_min(0), CELL // 2)
+    # From here the same single IEEE operations, in the same order, as the OpenCV path; a mean is a quarter of a sum.
+    xx, yy, xy = (_windowed(product).float() / HALF_SIZE.stride**2 for product in (x * x, y * y, x * y))
+    spread, cross = xx - yy, xy * 2
+    smaller = (xx + yy) - torch.sqrt(spread * spread + cross * cross)
+    return _pool_cells(smaller.clamp_min(0), CELL // HALF_SIZE.step)
 
 
 def _dilate(values: Tensor) -> Tensor:
@@ -87,13 +86,15 @@ def _dilate(values: Tensor) -> Tensor:
     return functional.max_pool2d(rows, (width, 1), stride=1, padding=(width // 2, 0))
 
 
-def _box_sum(values: Tensor) -> Tensor:
-    """Sums of int32 values over the reading's window, nothing outside the frame."""
-    reach = HALF_SIZE.window // 2
-    padded = functional.pad(values, (reach, reach, reach, reach))
-    height, width = values.shape[2:]
-    rows = torch.stack([padded[:, :, i : i + height] for i in range(HALF_SIZE.window)]).sum(dim=0, dtype=torch.int32)
-    return torch.stack([rows[..., i : i + width] for i in range(HALF_SIZE.window)]).sum(dim=0, dtype=torch.int32)
+def _windowed(values: Tensor) -> Tensor:
+    """Sums of (B, 1, H, W) int32 values over the reading's windows, its stride apart, nothing outside the frame."""
+    window, stride = HALF_SIZE.window, HALF_SIZE.stride
+    rows, columns = (-(-side // stride) for side in values.shape[2:])
+    # A window of an even number of blocks reaches one block further up and left.
+    before, after = window // 2, window // 2 + stride
+    padded = functional.pad(values, (before, after, before, after))
+    across = padded.unfold(3, window, stride)[:, :, :, :columns].sum(dim=-1, dtype=torch.int32)
+    return across.unfold(2, window, stride)[:, :, :rows].sum(dim=-1, dtype=torch.int32)
 
 
 def _pool_cells(values: Tensor, cell: int) -> Tensor:

@@ -82,7 +82,9 @@ class _Problem:
 
     @classmethod
     def quadtree(cls, scores: Pyramid, structure: Structure | None, extent: Extent) -> "_Problem":
-        score = np.concatenate([scores.coarse.ravel(), scores.middle.ravel()])
+        # No child may come before its parent; with nested scores none does.
+        middle = np.minimum(scores.middle, children(scores.coarse))
+        score = np.concatenate([scores.coarse.ravel(), middle.ravel()])
         roots = scores.coarse.size
         if structure is None:
             gate_place = np.zeros(score.size, dtype=np.int64)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.tokenize.geometry import ROOT, Extent
+from vgtok.tokenize.scratch import scratch
 
 LUMA_WEIGHTS = (77, 150, 29)
 
@@ -36,11 +37,12 @@ class Frame:
         """(height, width) luma times 256."""
         total = np.empty(self.image.shape[:2], dtype=np.uint16)
         for band in bands(self.extent, halo=0):
-            planes = cv2.split(self.image[band.outer])
             part = total[band.outer]
+            planes = cv2.split(self.image[band.outer], [scratch(f"plane {i}", part.shape, np.uint8) for i in range(3)])
+            weighted = scratch("weighted plane", part.shape, np.uint16)
             np.multiply(planes[0], LUMA_WEIGHTS[0], out=part, dtype=np.uint16)
             for plane, weight in zip(planes[1:], LUMA_WEIGHTS[1:], strict=True):
-                part += np.multiply(plane, weight, dtype=np.uint16)
+                part += np.multiply(plane, weight, out=weighted, dtype=np.uint16)
         return total
 
 

@@ -42,26 +42,35 @@ def nest(fine: Grid) -> Pyramid:
     return Pyramid(fine, middle, parents(middle))
 
 
-def pool_cells(pixels: NDArray[Any], cell: int = CELL) -> Grid:
-    """Maximum of a (height, width) map over `cell`-px squares, ragged edges included: (rows, columns)."""
+def pool_cells(pixels: NDArray[Any], cell: int = CELL, reduction: np.ufunc = np.maximum) -> Grid:
+    """A (height, width) map reduced over `cell`-px squares, ragged edges included: (rows, columns).
+
+    The reduction is a maximum, or a sum of integers small enough to be exact in the result.
+    """
     height, width = pixels.shape
     rows, columns = -(-height // cell), -(-width // cell)
     whole = height // cell * cell
-    stripes = np.empty((rows, width), dtype=pixels.dtype)
+    stripes = np.empty((rows, width), dtype=pixels.dtype if reduction is np.maximum else np.uint32)
     # Rows first: that reduction runs along memory, and leaves a sixteenth of the data for the slow one.
-    np.max(pixels[:whole].reshape(-1, cell, width), axis=1, out=stripes[: whole // cell])
+    reduction.reduce(pixels[:whole].reshape(-1, cell, width), axis=1, out=stripes[: whole // cell])
     if whole < height:
-        np.max(pixels[whole:], axis=0, out=stripes[-1])
+        reduction.reduce(pixels[whole:], axis=0, out=stripes[-1])
     aligned = width // cell * cell
     pooled = np.empty((rows, columns), dtype=np.float32)
-    pooled[:, : width // cell] = stripes[:, :aligned].reshape(rows, -1, cell).max(axis=2)
+    pooled[:, : width // cell] = reduction.reduce(stripes[:, :aligned].reshape(rows, -1, cell), axis=2)
     if aligned < width:
-        pooled[:, -1] = stripes[:, aligned:].max(axis=1)
+        pooled[:, -1] = reduction.reduce(stripes[:, aligned:], axis=1)
     return pooled
 
 
-def pool_bands(extent: Extent, halo: int, map_band: Callable[[slice], NDArray[Any]], shrink: int = 1) -> Grid:
-    """Maximum per 16-px cell of a map computed band by band, so that no full-size intermediate exists.
+def pool_bands(
+    extent: Extent,
+    halo: int,
+    map_band: Callable[[slice], NDArray[Any]],
+    shrink: int = 1,
+    reduction: np.ufunc = np.maximum,
+) -> Grid:
+    """A map computed band by band, so that no full-size intermediate exists, reduced per 16-px cell.
 
     `map_band` gets the rows to read, halo included, and returns the map over them, `shrink` times smaller.
     """
@@ -70,7 +79,7 @@ def pool_bands(extent: Extent, halo: int, map_band: Callable[[slice], NDArray[An
         values = map_band(band.outer)
         first = band.inner.start // shrink
         rows = -(-(band.stop - band.start) // shrink)
-        pooled = pool_cells(values[first : first + rows], CELL // shrink)
+        pooled = pool_cells(values[first : first + rows], CELL // shrink, reduction)
         top = band.start // CELL
         fine[top : top + pooled.shape[0], : pooled.shape[1]] = pooled
     return fine

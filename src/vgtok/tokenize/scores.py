@@ -1,4 +1,4 @@
-"""A frame to a pyramid of scores: how much each region deserves to be read finely, by nine named statistics.
+"""A frame to a pyramid of scores: how much each region deserves to be read finely, by ten named statistics.
 
 The rivals of the top-hat are the paper's; it names them without formulas, so each docstring here is the definition.
 A new score is one function from Frame to Pyramid and one line in SCORES.
@@ -11,9 +11,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from vgtok.tokenize.compact import compact
 from vgtok.tokenize.frame import Frame
 from vgtok.tokenize.geometry import CELL, NODE, ROOT
 from vgtok.tokenize.pyramid import Grid, Pyramid, nest, pool_bands
+from vgtok.tokenize.scratch import scratch
 from vgtok.tokenize.structure import lambda_min_cells
 
 TOP_HAT_WIDTHS = (5, 9, 17)
@@ -28,22 +30,17 @@ def top_hat_cells(frame: Frame, width: int = max(TOP_HAT_WIDTHS)) -> Grid:
     maximum over 5, 9 and 17 px in both polarities is the 17-px pair, in every pixel.
     """
     element = np.ones((width, width), dtype=np.uint8)
-    luma = frame.luma
-    buffers: dict[tuple[int, ...], list[NDArray[np.uint16]]] = {}
 
     def map_band(rows: slice) -> NDArray[np.uint16]:
-        band = luma[rows]
-        if band.shape not in buffers:
-            # Reused by every band: fresh pages would cost more than the arithmetic.
-            buffers[band.shape] = [np.empty_like(band) for _ in range(3)]
-        scratch, opened, closed = buffers[band.shape]
-        cv2.erode(band, element, dst=scratch)
-        cv2.dilate(scratch, element, dst=opened)
-        cv2.dilate(band, element, dst=scratch)
-        cv2.erode(scratch, element, dst=closed)
+        band = frame.luma[rows]
+        half_way, opened, closed = (scratch(name, band.shape, np.uint16) for name in ("half way", "opened", "closed"))
+        cv2.erode(band, element, dst=half_way)
+        cv2.dilate(half_way, element, dst=opened)
+        cv2.dilate(band, element, dst=half_way)
+        cv2.erode(half_way, element, dst=closed)
         np.subtract(band, opened, out=opened)
         np.subtract(closed, band, out=closed)
-        return np.maximum(opened, closed, out=opened)
+        return np.asarray(np.maximum(opened, closed, out=opened))
 
     return pool_bands(frame.extent, halo=width - 1, map_band=map_band)
 
@@ -134,6 +131,7 @@ def entropy(frame: Frame) -> Pyramid:
 SCORES: dict[str, Scorer] = {
     "tophat": top_hat,
     "fused": fused,
+    "compact": compact,
     "lambda_min": lambda_min,
     "max_deviation_lab": max_deviation_lab,
     "max_deviation": max_deviation,
@@ -142,7 +140,7 @@ SCORES: dict[str, Scorer] = {
     "laplacian": laplacian,
     "entropy": entropy,
 }
-"""Every score by name: the shipped one, its fusion with lambda_min, then the paper's eight in its order."""
+"""Every score by name: the shipped one, its fusion with lambda_min, our own, then the rest of the paper's eight."""
 
 
 def _cell_blocks(frame: Frame, values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -1,7 +1,7 @@
 """Scores to splits: which 64-px roots and which 32-px nodes are read finer.
 
-Two ways: the paper's top-down quadtree over three sizes, and Single-pass over two. A node is busy when any of its
-children scores above the threshold; with nested scores that is the same as scoring above it itself.
+Two ways: the paper's top-down quadtree over three sizes, and Single-pass over two. A node is busy when it and at least
+one of its children score above the threshold; with nested scores one implies the other.
 """
 
 from typing import NamedTuple
@@ -41,9 +41,9 @@ def valid_values(grid: Grid, extent: Extent, size: int) -> NDArray[np.float32]:
 def busy_nodes(scores: Pyramid, extent: Extent, percentile: float) -> Nodes:
     """Nodes the ungated descent splits, at the threshold its percentile sets on the image's own 16-px grid."""
     threshold = percentile_threshold(valid_values(scores.fine, extent, CELL), percentile)
-    coarse = parents(scores.middle) > threshold
-    # A calm root is a leaf whatever lies below it; nested scores never differ from that.
-    middle = (parents(scores.fine) > threshold) & children(coarse)
+    coarse = (scores.coarse > threshold) & (parents(scores.middle) > threshold)
+    # A calm root is a leaf whatever lies below it.
+    middle = (scores.middle > threshold) & (parents(scores.fine) > threshold) & children(coarse)
     return Nodes(middle, coarse)
 
 

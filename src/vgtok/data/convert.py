@@ -1,0 +1,195 @@
+"""From one annotation format to another: VisDrone, COCO and YOLO.
+
+A data set in any format goes in; files of the other format come out, with a `Conversion` that counts what was written
+and says in sentences what the new format cannot hold.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vgtok.data import visdrone
+from vgtok.data.coco import KEPT_KEYS
+from vgtok.data.dataset import AnnotatedDataset
+from vgtok.data.rows import Problem, Role, Row, common_folder, summarize
+from vgtok.errors import InputError
+from vgtok.files import write_text
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What was written, how to name it on the command line, what was lost and what was wrong with the source."""
+
+    spec: str
+    images: int
+    objects: int
+    crowds: int
+    regions: int
+    others: int
+    lost: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass
+class _Loss:
+    """Counts what the target cannot hold, by reason."""
+
+    counts: Counter[str]
+
+    def add(self, reason: str) -> None:
+        self.counts[reason] += 1
+
+    def sentences(self) -> tuple[str, ...]:
+        return tuple(f"{count} x {reason}" for reason, count in sorted(self.counts.items()))
+
+
+Rows = list[tuple[Row, ...]]
+Writer = Callable[[AnnotatedDataset, Rows, Path, _Loss], tuple[str, list[Row]]]
+
+
+def convert(dataset: AnnotatedDataset, target: str, out: Path) -> Conversion:
+    """Write a data set as `target`: a folder for 'visdrone' and 'yolo', a json file for 'coco'."""
+    if target not in WRITERS:
+        raise InputError(f"--to: '{target}' is not a format; there are {', '.join(WRITERS)}")
+    stems = Counter(path.stem for path in dataset.images)
+    if target != "coco" and (twice := [stem for stem, count in stems.items() if count > 1]):
+        raise InputError(f"{target}: keeps one text file per image name, but '{twice[0]}' belongs to several images")
+    rows: Rows = []
+    problems: list[Problem] = list(dataset.problems)
+    for index in range(len(dataset.images)):
+        reading = dataset.reading(index)
+        rows.append(reading.rows)
+        problems.extend(reading.problems)
+    loss = _Loss(Counter())
+    spec, written = WRITERS[target](dataset, rows, out, loss)
+    roles = Counter(row.role for row in written)
+    return Conversion(
+        spec=spec,
+        images=len(dataset.images),
+        objects=roles[Role.OBJECT],
+        crowds=roles[Role.CROWD],
+        regions=roles[Role.REGION],
+        others=roles[Role.OTHERS],
+        lost=loss.sentences(),
+        problems=tuple(summarize(problems)),
+    )
+
+
+def _to_visdrone(dataset: AnnotatedDataset, rows: Rows, out: Path, loss: _Loss) -> tuple[str, list[Row]]:
+    labels = {label: visdrone.NAMES.index(name) for label, name in enumerate(dataset.names) if name in visdrone.NAMES}
+    if not labels:
+        raise InputError(f"visdrone: knows none of the classes {', '.join(dataset.names)}, only its own ten")
+    written = []
+    for path, image_rows in zip(dataset.images, rows, strict=True):
+        lines = []
+        for row in image_rows:
+            if row.label >= 0 and row.label not in labels:
+                loss.add(f"box of class '{dataset.names[row.label]}', which VisDrone does not have, left out")
+                continue
+            if row.role is Role.CROWD:
+                loss.add("crowd written as an object VisDrone does not score (score 0)")
+            if row.role is Role.OBJECT and row.area != row.box[2] * row.box[3]:
+                loss.add("area of an outline: only the box is kept")
+            whole = _whole(row, loss)
+            own = Row(whole.box, whole.role, labels.get(row.label, -1), whole.area, whole.extra)
+            lines.append(visdrone.line_of(own, visdrone.category_of(own)))
+            written.append(own)
+        write_text(out / "annotations" / f"{path.stem}.txt", "".join(f"{line}\n" for line in lines))
+    _link_images(dataset, out / "images")
+    return f"visdrone:{out}", written
+
+
+def _to_coco(dataset: AnnotatedDataset, rows: Rows, out: Path, loss: _Loss) -> tuple[str, list[Row]]:
+    identities = dataset.image_ids
+    folder = common_folder(dataset.images)
+    document: dict[str, list[dict[str, Any]]] = {
+        "images": [
+            dict(zip(("id", "file_name", "width", "height"), (identity, name, *dataset.size(index)), strict=True))
+            for index, (identity, name) in enumerate(
+                zip(identities, (path.relative_to(folder).as_posix() for path in dataset.images), strict=True)
+            )
+        ],
+        "categories": [
+            {"id": category, "name": name} for category, name in zip(dataset.category_ids, dataset.names, strict=True)
+        ],
+        "annotations": [],
+        "ignored_regions": [],
+    }
+    written = [(identity, row) for identity, image_rows in zip(identities, rows, strict=True) for row in image_rows]
+    for number, (identity, row) in enumerate(written, start=1):
+        scored = row.role in (Role.OBJECT, Role.CROWD)
+        category = dataset.category_ids[row.label] if row.label >= 0 else visdrone.category_of(row)
+        entry = {
+            "id": number,
+            "image_id": identity,
+            "category_id": category,
+            "bbox": list(row.box),
+            "area": row.area,
+            "iscrowd": int(row.role is Role.CROWD),
+            **{key: row.extra[key] for key in KEPT_KEYS if key in row.extra},
+        }
+        document["annotations" if scored else "ignored_regions"].append(entry)
+        if not scored:
+            loss.add(
+                "region of no scored class, kept in the list 'ignored_regions', which only this library reads back"
+            )
+    write_text(out, json.dumps(document) + "\n")
+    return f"coco:{out}:{folder}", [row for _, row in written]
+
+
+def _to_yolo(dataset: AnnotatedDataset, rows: Rows, out: Path, loss: _Loss) -> tuple[str, list[Row]]:
+    written = []
+    for index, image_rows in enumerate(rows):
+        width, height = dataset.size(index)
+        lines = []
+        for row in image_rows:
+            if row.role is not Role.OBJECT:
+                loss.add(f"{row.role} left out: YOLO has nothing that is not scored")
+                continue
+            if row.extra.get("truncation") or row.extra.get("occlusion"):
+                loss.add("truncation or occlusion mark")
+            x, y, w, h = row.box
+            # repr keeps every digit, so that the pixels come back to within rounding error.
+            shares = ((x + w / 2) / width, (y + h / 2) / height, w / width, h / height)
+            lines.append(" ".join((str(row.label), *map(repr, shares))))
+            written.append(row)
+        text = "".join(f"{line}\n" for line in lines)
+        write_text(out / "labels" / f"{dataset.images[index].stem}.txt", text)
+    _link_images(dataset, out / "images")
+    splits = "train: images\nval: images\n"
+    names = "".join(f"  {label}: {json.dumps(name)}\n" for label, name in enumerate(dataset.names))
+    # Without `path` trainers look beside the YAML; they insist on both splits, and one was converted.
+    write_text(out / "data.yaml", f"# One split: point `train` at another before training.\n{splits}names:\n{names}")
+    return f"yolo:{out / 'data.yaml'}", written
+
+
+WRITERS: dict[str, Writer] = {"visdrone": _to_visdrone, "coco": _to_coco, "yolo": _to_yolo}
+
+
+def _whole(row: Row, loss: _Loss) -> Row:
+    """VisDrone counts in whole pixels: the box with whole corners, and whether that moved it."""
+    if all(isinstance(value, int) for value in row.box):
+        return row
+    x, y, w, h = row.box
+    left, top = round(x), round(y)
+    width, height = max(1, round(x + w) - left), max(1, round(y + h) - top)
+    if max(abs(left - x), abs(top - y), abs(width - w), abs(height - h)) > 1e-6:
+        loss.add("box moved to whole pixels")
+    return Row((left, top, width, height), row.role, row.label, width * height, row.extra)
+
+
+def _link_images(dataset: AnnotatedDataset, folder: Path) -> None:
+    """Put every image into `folder` as a link: annotations change format, pictures need no second copy."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in dataset.images:
+            link = folder / path.name
+            if link.is_symlink():
+                link.unlink()
+            if path.is_file() and not link.exists():
+                link.symlink_to(path.resolve())
+    except OSError as error:
+        raise InputError(f"{folder}: images cannot be linked there ({error.strerror})") from None

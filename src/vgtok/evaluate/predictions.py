@@ -1,0 +1,124 @@
+"""COCO results files: a json list of image_id, category_id, bbox and score, checked before anything is scored.
+
+An image is named by its integer id, its file name or the stem of its file name.
+"""
+
+import json
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from vgtok.data.dataset import AnnotatedDataset
+from vgtok.data.rows import common_folder
+from vgtok.errors import InputError
+from vgtok.evaluate.boxes import Detections
+
+_KEYS = ("image_id", "category_id", "bbox", "score")
+
+
+def read_predictions(path: Path, dataset: AnnotatedDataset) -> Detections:
+    """Read a COCO results file made for a data set; the first detection that cannot be used is named and refused."""
+    try:
+        rows = json.loads(path.read_text())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a json file ({error})") from None
+    if not isinstance(rows, list):
+        raise InputError(f"{path}: not a COCO results file, which is a json list of {', '.join(_KEYS)}")
+    return detections_of(rows, dataset, str(path))
+
+
+def detections_of(rows: Sequence[Any], dataset: AnnotatedDataset, source: str) -> Detections:
+    """Detections given as the objects of a COCO results file; `source` is what errors call them."""
+    try:
+        identities = [row["image_id"] for row in rows]
+        categories = [row["category_id"] for row in rows]
+        boxes = [row["bbox"] for row in rows]
+        scores = [row["score"] for row in rows]
+    except (KeyError, TypeError):
+        number = next(i for i, row in enumerate(rows) if not isinstance(row, dict) or not set(_KEYS) <= row.keys())
+        _refuse(source, number, f"lacks one of {', '.join(_KEYS)}: {str(rows[number])[:80]}")
+    images = image_names(dataset)
+    labels = {category: label for label, category in enumerate(dataset.category_ids)}
+    return Detections(
+        _numbers(boxes, source),
+        _scores(scores, source),
+        _looked_up(categories, labels, source, "category_id", f"the data has {_listed(dataset.category_ids)}"),
+        _looked_up(identities, images, source, "image_id", f"not among the {len(dataset.images)} images of the data"),
+    )
+
+
+def image_names(dataset: AnnotatedDataset) -> dict[int | str, int]:
+    """Every way to name an image: id, path, file name, stem. A name several images share names none of them."""
+    names: dict[int | str, int] = dict(zip(dataset.image_ids, range(len(dataset.images)), strict=True))
+    folder = common_folder(dataset.images)
+    shared = set()
+    for index, path in enumerate(dataset.images):
+        relative = path.relative_to(folder)
+        for name in {relative.as_posix(), relative.with_suffix("").as_posix(), path.name, path.stem}:
+            if names.setdefault(name, index) != index:
+                shared.add(name)
+    return {name: index for name, index in names.items() if name not in shared}
+
+
+def _looked_up(
+    keys: list[Any], table: dict[Any, int], source: str, field: str, explanation: str
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    try:
+        # 1.0 and True would find the entry of 1; only whole numbers and names are names.
+        if not set(map(type, keys)) <= {int, str}:
+            raise KeyError
+        return np.fromiter((table[key] for key in keys), dtype=np.int64, count=len(keys))
+    except KeyError:
+        number = next(i for i, key in enumerate(keys) if type(key) not in (int, str) or key not in table)
+        _refuse(source, number, f"{field} {keys[number]!r} is unknown: {explanation}")
+
+
+def _numbers(boxes: list[Any], source: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    wrong = "is not x, y, width, height as four finite numbers"
+    if not set(map(type, boxes)) <= {list} or not set(map(len, boxes)) <= {4}:
+        number = next(i for i, box in enumerate(boxes) if type(box) is not list or len(box) != 4)
+        _refuse(source, number, f"bbox {str(boxes[number])[:60]} {wrong}")
+    flat = list(chain.from_iterable(boxes))
+    if not set(map(type, flat)) <= {int, float}:
+        number = next(i for i, value in enumerate(flat) if type(value) not in (int, float)) // 4
+        _refuse(source, number, f"bbox {str(boxes[number])[:60]} {wrong}")
+    array = _array(flat).reshape(-1, 4)
+    bad = ~np.isfinite(array).all(axis=1) | (array[:, 2:] < 0).any(axis=1)
+    if bad.any():
+        number = int(bad.argmax())
+        finite = np.isfinite(array[number]).all()
+        _refuse(source, number, f"bbox {boxes[number]} {'has a negative size' if finite else wrong}")
+    return array
+
+
+def _scores(scores: list[Any], source: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    if not set(map(type, scores)) <= {int, float}:
+        number = next(i for i, score in enumerate(scores) if type(score) not in (int, float))
+        _refuse(source, number, f"score {scores[number]!r} is not a number")
+    array = _array(scores)
+    if not np.isfinite(array).all():
+        number = int((~np.isfinite(array)).argmax())
+        _refuse(source, number, f"score {scores[number]} is not a finite number")
+    return array
+
+
+def _array(values: list[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    try:
+        return np.array(values, dtype=np.float64)
+    except OverflowError:
+        # A whole number no float holds; as infinity it is refused where it stands.
+        return np.array([value if abs(value) < 1e300 else np.inf for value in values], dtype=np.float64)
+
+
+def _listed(categories: Sequence[int]) -> str:
+    shown = ", ".join(map(str, categories[:12]))
+    return shown if len(categories) <= 12 else f"{shown}, ... ({len(categories)} in all)"
+
+
+def _refuse(source: str, number: int, reason: str) -> NoReturn:
+    raise InputError(f"{source}: detection {number + 1}: {reason}")

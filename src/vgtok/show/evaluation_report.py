@@ -1,0 +1,208 @@
+"""An evaluation as a page: tables, plots and the worst images, in HTML that needs no other file, and in Markdown."""
+
+import base64
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from html import escape
+from pathlib import Path
+
+from vgtok import __version__
+from vgtok.evaluate.evaluation import ClassResult, Evaluation
+from vgtok.evaluate.mistakes import Mistakes
+from vgtok.files import write_bytes, write_text
+from vgtok.show.detections import LEGEND, draw_mistakes
+from vgtok.show.evaluation_plots import draw_classes, draw_precision_recall
+from vgtok.show.plot import render_plot
+
+WORST = 6
+"""Images shown."""
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
+table { border-collapse: collapse; margin: .8rem 0; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .9rem .25rem 0; border-bottom: 1px solid #ddd; text-align: right; }
+th:first-child, td:first-child { text-align: left; } th { color: #555; font-weight: 600; }
+img { max-width: 100%; height: auto; } figure { margin: 1.2rem 0; } figcaption, .note { color: #555; }
+.key { display: inline-block; width: .8em; height: .8em; margin: 0 .3em 0 .9em; }
+"""
+
+
+@dataclass(frozen=True)
+class _Table:
+    heading: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class _Picture:
+    file: str
+    data: bytes
+    caption: str
+
+
+def write_report(evaluation: Evaluation, mistakes: Mistakes, images: Sequence[Path], folder: Path) -> list[Path]:
+    """Write report.html, report.md with its pictures, and evaluation.json into a folder."""
+    plots = _plots(evaluation)
+    worst, absent = _worst(mistakes, images)
+    notes = [*evaluation.notes, *(f"{path}: not shown, the image file is missing" for path in absent)]
+    if not plots:
+        notes.append("no plots: matplotlib is missing; pip install 'vgtok[evaluate]'")
+    tables = _tables(evaluation)
+    for picture in (*plots, *worst):
+        write_bytes(folder / picture.file, picture.data)
+    write_text(folder / "report.html", _html(evaluation, mistakes, tables, plots, worst, notes))
+    write_text(folder / "report.md", _markdown(evaluation, mistakes, tables, plots, worst, notes))
+    write_text(folder / "evaluation.json", json.dumps(evaluation.to_dict(), indent=1) + "\n")
+    names = ("report.html", "report.md", "evaluation.json", *(picture.file for picture in (*plots, *worst)))
+    return [folder / name for name in names]
+
+
+def _tables(evaluation: Evaluation) -> list[_Table]:
+    bands = evaluation.protocol.bands
+    rows = [_points_of(evaluation.metrics), [f"{evaluation.instances:,}", "", ""]]
+    rows[1] += [f"{evaluation.band_boxes[name]:,}" for name in bands]
+    headline = _Table(
+        "Average precision",
+        ("", *evaluation.metrics),
+        [["points", *rows[0]], ["scored boxes", *rows[1]]],
+    )
+    tables = [headline, _Table("By class", _CLASS_COLUMNS, [_class_row(result) for result in evaluation.classes])]
+    if evaluation.band_classes:
+        heading = f"By class, {evaluation.protocol.class_band} alone"
+        tables.append(_Table(heading, _CLASS_COLUMNS, [_class_row(result) for result in evaluation.band_classes]))
+    return tables
+
+
+_CLASS_COLUMNS = ("class", "boxes", "AP", "AP50", "share of the mean")
+
+
+def _points_of(metrics: Mapping[str, float | None]) -> list[str]:
+    return [_points(value) for value in metrics.values()]
+
+
+def _class_row(result: ClassResult) -> list[str]:
+    share = "-" if result.share is None else f"{result.share:.3f}"
+    return [result.name, f"{result.boxes:,}", _points(result.ap), _points(result.ap50), share]
+
+
+def _points(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _plots(evaluation: Evaluation) -> list[_Picture]:
+    drawn = {
+        "precision-recall.png": (draw_precision_recall, "Precision over recall, mean over classes."),
+        "classes.png": (draw_classes, "AP and AP50 by class."),
+    }
+    pictures = []
+    for file, (draw, caption) in drawn.items():
+        data = render_plot(partial(draw, evaluation=evaluation))
+        if data is not None:
+            pictures.append(_Picture(file, data, caption))
+    return pictures
+
+
+def _worst(mistakes: Mistakes, images: Sequence[Path]) -> tuple[list[_Picture], list[Path]]:
+    pictures: list[_Picture] = []
+    absent = []
+    for index in mistakes.worst(WORST):
+        if not images[index].is_file():
+            absent.append(images[index])
+            continue
+        buffer = io.BytesIO()
+        draw_mistakes(mistakes, index, images[index]).save(buffer, "JPEG", quality=88)
+        found = int((mistakes.truth.image[mistakes.found] == index).sum())
+        caption = f"{images[index].name}: {found} found, {mistakes.missed[index]} missed, {mistakes.false[index]} false"
+        pictures.append(_Picture(f"worst-{len(pictures) + 1}.jpg", buffer.getvalue(), caption))
+    return pictures, absent
+
+
+def facts(evaluation: Evaluation) -> str:
+    """The sentence that goes with every AP: its cap and its counts."""
+    return (
+        f"At most {evaluation.max_detections} detections per class and image, {evaluation.images:,} images, "
+        f"{evaluation.instances:,} scored boxes, {evaluation.detections:,} detections of which "
+        f"{evaluation.ignored:,} ignored"
+    )
+
+
+def _worst_sentence(mistakes: Mistakes) -> str:
+    return (
+        f"Most mistakes at IoU 0.5 among detections of score {mistakes.threshold:.3f} or more, the threshold of the "
+        "best F1 over the whole set."
+    )
+
+
+def _html(
+    evaluation: Evaluation,
+    mistakes: Mistakes,
+    tables: Sequence[_Table],
+    plots: Sequence[_Picture],
+    worst: Sequence[_Picture],
+    notes: Sequence[str],
+) -> str:
+    title = f"{evaluation.data} by protocol {evaluation.protocol.name}"
+    parts = [
+        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{escape(title)}</title>",
+        f"<meta name='viewport' content='width=device-width'><style>{_STYLE}</style>",
+        f"<h1>{escape(title)}</h1><p>{escape(evaluation.protocol.title)}.<br>{escape(facts(evaluation))}.</p>",
+    ]
+    for table in tables:
+        head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table.rows)
+        parts.append(f"<h2>{escape(table.heading)}</h2><table><tr>{head}</tr>{body}</table>")
+    parts.append("<h2>Plots</h2>" if plots else "")
+    parts.extend(map(_figure, plots))
+    if worst:
+        keys = "".join(
+            f"<span class='key' style='background: rgb{colour}'></span>{name}" for name, colour in LEGEND.items()
+        )
+        parts.append(f"<h2>Worst images</h2><p>{escape(_worst_sentence(mistakes))}</p><p>{keys}</p>")
+        parts.extend(map(_figure, worst))
+    if notes:
+        parts.append(f"<h2>Notes</h2><ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>")
+    parts.append(f"<p class='note'>vgtok {__version__}</p></html>\n")
+    return "\n".join(parts)
+
+
+def _figure(picture: _Picture) -> str:
+    kind = "png" if picture.file.endswith(".png") else "jpeg"
+    data = base64.b64encode(picture.data).decode()
+    caption = escape(picture.caption)
+    return (
+        f"<figure><img alt='{caption}' src='data:image/{kind};base64,{data}'>"
+        f"<figcaption>{caption}</figcaption></figure>"
+    )
+
+
+def _markdown(
+    evaluation: Evaluation,
+    mistakes: Mistakes,
+    tables: Sequence[_Table],
+    plots: Sequence[_Picture],
+    worst: Sequence[_Picture],
+    notes: Sequence[str],
+) -> str:
+    lines = [f"# {evaluation.data} by protocol {evaluation.protocol.name}", ""]
+    lines += [f"{evaluation.protocol.title}.", "", f"{facts(evaluation)}.", ""]
+    for table in tables:
+        lines += [f"## {table.heading}", "", _cells(table.columns)]
+        lines += [_cells(["---", *["---:"] * (len(table.columns) - 1)]), *map(_cells, table.rows), ""]
+    for picture in plots:
+        lines += [f"![{picture.caption}]({picture.file})", ""]
+    if worst:
+        lines += ["## Worst images", "", _worst_sentence(mistakes), ""]
+    for picture in worst:
+        lines += [picture.caption, "", f"![{picture.caption}]({picture.file})", ""]
+    if notes:
+        lines += ["## Notes", "", *(f"- {note}" for note in notes), ""]
+    return "\n".join(lines)
+
+
+def _cells(values: Sequence[str]) -> str:
+    return f"| {' | '.join(value.replace('|', chr(92) + '|') for value in values)} |"

@@ -1,0 +1,103 @@
+"""`vgtok evaluate` and `vgtok convert` as a user meets them: numbers on standard output, errors in one line."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.data.folders import write_visdrone
+from vgtok.cli import main
+
+CARS = "10,10,20,20,1,4,0,0\n50,10,20,20,1,4,0,1\n0,40,30,30,0,0,0,0\n"
+HIT = {"image_id": "a.jpg", "category_id": 4, "bbox": [10, 10, 20, 20], "score": 0.9}
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def vgtok(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["vgtok", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main.run()
+        out, err = capsys.readouterr()
+        return int(stopped.value.code or 0), out, err
+
+    return run
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    return f"visdrone:{write_visdrone(tmp_path / 'visdrone', {'a': CARS})}"
+
+
+def results(tmp_path: Path, *rows: Any) -> Path:
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(list(rows)))
+    return path
+
+
+def test_json_has_the_promised_fields(vgtok: Run, data: str, tmp_path: Path) -> None:
+    code, out, _ = vgtok("evaluate", "--predictions", results(tmp_path, HIT), "--data", data, "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["AP"] == pytest.approx(100 * 51 / 101)
+    assert set(document) >= {"AP", "AP50", "AP75", "APS", "APM", "APL", "max_detections", "images", "instances"}
+    assert (document["max_detections"], document["images"], document["instances"]) == (500, 1, 2)
+
+
+@pytest.mark.parametrize("protocol", ["visdrone", "visdrone-toolkit", "aitodv2", "coco"])
+def test_people_see_the_cap_and_the_counts(vgtok: Run, data: str, tmp_path: Path, protocol: str) -> None:
+    arguments = ("--predictions", results(tmp_path, HIT), "--data", data, "--protocol", protocol)
+    code, out, _ = vgtok("evaluate", *arguments, "--report", tmp_path / "report")
+    assert code == 0
+    cap = {"aitodv2": 1500, "coco": 100}.get(protocol, 500)
+    assert f"max detections {cap} per class and image, 1 images, 2 scored boxes" in " ".join(out.split())
+    assert (tmp_path / "report" / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{not json", "not a json file"),
+        ("{}", "not a COCO results file"),
+        (json.dumps([{**HIT, "category_id": 40}]), "category_id 40 is unknown"),
+        (json.dumps([{**HIT, "image_id": "other.jpg"}]), "image_id 'other.jpg' is unknown"),
+        (json.dumps([{**HIT, "score": float("nan")}]), "score nan is not a finite number"),
+    ],
+)
+def test_bad_files_are_one_line_and_a_code(vgtok: Run, data: str, tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(text)
+    code, out, err = vgtok("evaluate", "--predictions", path, "--data", data, "--json")
+    assert (code, out) == (1, "")
+    assert len(err.strip().splitlines()) == 1
+    assert str(path) in err
+    assert message in err
+
+
+def test_problems_of_the_data_are_told(vgtok: Run, tmp_path: Path) -> None:
+    folder = write_visdrone(tmp_path / "v", {"a": CARS + "nonsense\n"})
+    code, out, _ = vgtok("evaluate", "--predictions", results(tmp_path, HIT), "--data", f"visdrone:{folder}")
+    assert code == 0
+    assert "1 x line that is not eight numbers, skipped: a.txt, line 4" in " ".join(out.split())
+
+
+def test_convert_goes_there_and_back(vgtok: Run, data: str, tmp_path: Path) -> None:
+    code, out, _ = vgtok("convert", data, "--to", "coco", "--out", tmp_path / "v.json", "--json")
+    there = json.loads(out)
+    assert (code, there["objects"], there["regions"]) == (0, 2, 1)
+    code, out, _ = vgtok("convert", there["spec"], "--to", "visdrone", "--out", tmp_path / "back")
+    assert code == 0
+    assert "2 objects, 1 ignored regions" in out
+    assert (tmp_path / "back" / "annotations" / "a.txt").read_text() == CARS
+
+
+def test_convert_says_what_is_lost(vgtok: Run, data: str, tmp_path: Path) -> None:
+    _, out, _ = vgtok("convert", data, "--to", "yolo", "--out", tmp_path / "yolo")
+    assert "lost: 1 x region left out" in out
+    code, _, err = vgtok("convert", data, "--to", "voc", "--out", tmp_path / "voc")
+    assert code == 1
+    assert "'voc' is not a format" in err
