@@ -119,7 +119,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"position": "mean"},
     {"resampling": "bilinear"},
     {"resampling": "area"},
-    {"proportional": True},
+    {"proportional": False},
     {"padding": "scaled"},
     {"padding": "dropped"},
 ]

@@ -73,7 +73,7 @@ def test_fidelity_compares_every_tokenizer_and_option(checkpoint: Path, dataset:
             and (row["compared"], row["choice"])
             in {
                 ("tokenizer", "Top-hat + gate"),
-                *((name, str(getattr(PLAIN, name))) for name in OPTIONS),
+                *((name, str(getattr(PLAIN.windowed(), name))) for name in OPTIONS),
             }
         }
         assert len(defaults) == 1

@@ -28,7 +28,8 @@ class EncoderConfig:
     without a window every block does. `table` is the (rows, columns) of the position table, `prefix` the number of
     tokens that stand for no region (class, registers), `hidden` the width inside the MLP; without `out_norm_eps` there
     is no norm after the last block. `fusion` names the coarse
-    sizes in pixels that fuse the base patches they cover: both for a quadtree, 32 alone for Single-pass.
+    sizes in pixels that fuse the base patches they cover: both for a quadtree, 32 alone for Single-pass. With
+    `proportional` the logit of a coarse key is raised by the logarithm of the cells it covers.
     """
 
     dim: int
@@ -85,6 +86,9 @@ class EncoderConfig:
         return self.window is None or block in self.global_blocks
 
     def windowed(self, window: int = 24) -> "EncoderConfig":
-        """The same weights laid out for detection: windows, a global block every third, no class token."""
+        """The same weights laid out for detection: windows, a global block every third, no class token.
+
+        A coarse key then counts for the cells it covers, which `vgtok study fidelity` finds better inside windows.
+        """
         every_third = tuple(range(2, self.depth, 3))
-        return replace(self, window=window, global_blocks=every_third, prefix=0)
+        return replace(self, window=window, global_blocks=every_third, prefix=0, proportional=True)

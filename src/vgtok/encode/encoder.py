@@ -132,7 +132,7 @@ class PackedRoutes:
     @cached_property
     def _key_bias(self) -> Tensor | None:
         """(N,) logarithm of the cells each key stands for; None where every key counts once."""
-        if not self.config.proportional:
+        if not self.config.proportional or self.packing.span.max() == 1:
             return None
         bias = torch.zeros(len(self.packing), device=self.placement.place.device)
         bias[self.placement.place] = self.placement.covered.float().log()

@@ -23,6 +23,8 @@ def _eva02(dim: int, depth: int, heads: int, global_blocks: tuple[int, ...], *, 
         window=24,
         global_blocks=global_blocks,
         out_norm_eps=1e-5,
+        # With windows it keeps features nearer to dense ones: vgtok study fidelity.
+        proportional=True,
     )
 
 

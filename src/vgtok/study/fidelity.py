@@ -6,7 +6,7 @@ then each way of reading coarse tokens, changed one at a time.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,9 +81,10 @@ def run(inputs: Inputs) -> Result:
 
 def compare(jobs: Sequence[ImageJob], weights: Path, plain: EncoderConfig) -> Result:
     """The study on given frames, with a timm checkpoint of the `plain` configuration."""
-    settings = list(_settings(plain))
+    layouts = {"windowed": plain.windowed(), "global": plain}
+    settings = list(_settings(layouts))
     measured: dict[Setting, list[tuple[float, float]]] = {setting: [] for setting in settings}
-    steps = [(job, layout) for job in jobs for layout in ("windowed", "global")]
+    steps = [(job, layout) for job in jobs for layout in layouts]
 
     def step(pair: tuple[ImageJob, str]) -> None:
         job, layout = pair
@@ -109,13 +110,12 @@ def compare(jobs: Sequence[ImageJob], weights: Path, plain: EncoderConfig) -> Re
         f"{len(jobs)} frames; cosine similarity of packed to dense features after the last norm, mean over cells",
         "windowed: windows of 24 cells and a global block every third, as a detector runs; global: as trained",
         *(_ordering(rows, budget) for budget in BUDGETS),
-        *(_best(rows, option) for option in _OPTIONS),
+        *(_best(rows, layout, option) for layout in layouts for option in _OPTIONS),
     ]
     return Result(rows, notes, plot=lambda figure: _plot(figure, rows))
 
 
-def _settings(plain: EncoderConfig) -> Iterator[Setting]:
-    layouts = {"windowed": plain.windowed(), "global": plain}
+def _settings(layouts: Mapping[str, EncoderConfig]) -> Iterator[Setting]:
     for budget in BUDGETS:
         for tokenizer in TOKENIZERS:
             if not (tokenizer == "Single-pass" and budget < 0.25):
@@ -175,15 +175,14 @@ def _ordering(rows: list[Row], budget: float) -> str:
     return f"on objects at {budget:.0%}: " + " < ".join(f"{row['choice']} {row['on_objects']:.4f}" for row in ordered)
 
 
-def _best(rows: list[Row], option: str) -> str:
-    """How each choice of an option does on objects, mean over layouts and budgets, and which is the default."""
-    values = {
-        str(choice): np.mean([r["on_objects"] for r in rows if (r["compared"], r["choice"]) == (option, str(choice))])
-        for choice in _OPTIONS[option]
-    }
-    listed = ", ".join(f"{choice} {value:.4f}" for choice, value in values.items())
-    default = getattr(configuration("vit-tiny"), option)
-    return f"{option}: {listed}; best {max(values, key=lambda choice: values[choice])}, default {default}"
+def _best(rows: list[Row], layout: str, option: str) -> str:
+    """How each choice of an option does on objects in one layout, mean over budgets, best first."""
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        if (row["layout"], row["compared"]) == (layout, option):
+            values.setdefault(row["choice"], []).append(row["on_objects"])
+    ranked = sorted(((float(np.mean(group)), choice) for choice, group in values.items()), reverse=True)
+    return f"{layout}, {option}: " + (" > ".join(f"{choice} {value:.4f}" for value, choice in ranked) or "no windows")
 
 
 def _plot(figure: "Figure", rows: list[Row]) -> None:
