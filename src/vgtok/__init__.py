@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vgtok.calibrate.tables import load_table
+    from vgtok.encode.wrap import unwrap, wrap
     from vgtok.errors import BudgetError, InputError, VGTokError
     from vgtok.tokenize.canvas import Canvas
     from vgtok.tokenize.retention import RetentionTable
@@ -23,6 +24,8 @@ _HOME = {
     "Canvas": "vgtok.tokenize.canvas",
     "RetentionTable": "vgtok.tokenize.retention",
     "load_table": "vgtok.calibrate.tables",
+    "wrap": "vgtok.encode.wrap",
+    "unwrap": "vgtok.encode.wrap",
     "VGTokError": "vgtok.errors",
     "InputError": "vgtok.errors",
     "BudgetError": "vgtok.errors",
@@ -38,6 +41,8 @@ __all__ = [
     "VGTokError",
     "__version__",
     "load_table",
+    "unwrap",
+    "wrap",
 ]
 
 

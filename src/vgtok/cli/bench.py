@@ -1,6 +1,7 @@
 """`vgtok bench`: what each part costs, as ratios taken in one run."""
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,14 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from vgtok.cli import options
+from vgtok.data.dataset import open_dataset
 from vgtok.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, help="Speed and memory, ratios taken in one run.")
-
-
-@app.callback()
-def _verbs() -> None:
-    """Keep the verb names even while there is only one."""
 
 
 @app.command()
@@ -48,6 +45,49 @@ def tokenizer(
     console.print(table)
     if cost.peak_extra_mb is not None:
         console.print(f"peak memory on top of the canvas: {cost.peak_extra_mb:.0f} MB")
+
+
+@app.command()
+def encoder(
+    config: Annotated[str, typer.Option(help="Configuration, e.g. eva02-small, vit-tiny.")] = "eva02-small",
+    data: Annotated[str | None, typer.Option(help="Frames to run on; VGTOK_VISDRONE, else a rendered one.")] = None,
+    frames: Annotated[int, typer.Option(min=1, help="How many of them, spread evenly.")] = 2,
+    budget: Annotated[list[float] | None, typer.Option(help="Packed rows; repeat for several.")] = None,
+    packed_only: Annotated[bool, typer.Option("--packed-only", help="Leave out dense and the control.")] = False,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed rounds per frame; the best counts.")] = 2,
+    json_: options.Json = False,
+) -> None:
+    """Time, count and weigh an encoder at 2048 x 1152: dense, packed at each budget, and the scatter control."""
+    # The profiler that watches memory would otherwise narrate on standard error; it reads this at import.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    from vgtok.bench.encoder import BUDGETS, measure_encoder
+
+    cost = measure_encoder(config, _frames(data, frames), budget or BUDGETS, repeats, packed_only=packed_only)
+    if json_:
+        print(json.dumps(cost.to_dict()))
+        return
+    title = f"{config}, 2048 x 1152, {len(cost.frames)} frames, {cost.threads} threads, best of {repeats}"
+    table = Table(title=title, title_justify="left")
+    for heading in ("execution", "budget", "tokens", "GFLOPs", "ms", "peak MB", "speed-up", "realised"):
+        table.add_column(heading, justify="left" if heading == "execution" else "right")
+    for row in cost.rows:
+        ratios = ("-" if ratio is None else f"{ratio:.2f}" for ratio in (row.speedup, row.realised))
+        numbers = (f"{row.tokens:.0f}", f"{row.gflops:.1f}", f"{row.ms:.0f}", f"{row.peak_mb:.0f}")
+        table.add_row(row.execution, f"{row.budget:.0%}", *numbers, *ratios)
+    console = Console()
+    console.print(table)
+    console.print("peak MB: tensors the forward pass allocates; realised: speed-up over the ratio of GFLOPs")
+    console.print(f"whole process at its largest: {cost.process_peak_mb:.0f} MB, weights and libraries included")
+
+
+def _frames(data: str | None, count: int) -> list[Path]:
+    """Evenly spread frames of the data set; none where none is named."""
+    if data is None and "VGTOK_VISDRONE" in os.environ:
+        data = f"visdrone:{os.environ['VGTOK_VISDRONE']}"
+    if data is None:
+        return []
+    images = open_dataset(data).images
+    return [images[i * len(images) // count] for i in range(min(count, len(images)))]
 
 
 @app.command()

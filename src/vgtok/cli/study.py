@@ -52,6 +52,7 @@ def study(
         "rows": list(result.rows),
         "paper_only": list(result.paper_only),
         "notes": list(result.notes),
+        **result.also,
     }
     written = _write(document, result, out)
     if json_:

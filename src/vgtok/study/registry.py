@@ -22,6 +22,8 @@ STUDIES = {
     "cover": "vgtok.study.cover",
     "coarsened": "vgtok.study.coarsened",
     "monotone": "vgtok.study.monotone",
+    "compute": "vgtok.study.compute",
+    "fidelity": "vgtok.study.fidelity",
     "seeds": "vgtok.study.seeds",
     "teaser": "vgtok.study.teaser",
     "method": "vgtok.study.method",
@@ -70,6 +72,7 @@ ENTRIES: Sequence[Entry] = (
     Entry("Sec. B", "Upsample MSE is not monotone", "monotone", _ONE),
     Entry("ours", "Exact budgets per image", "exact", _ONE),
     Entry("ours", "Fine cover of objects", "cover", _ONE),
+    Entry("ours", "Packed features against dense ones", "fidelity", _ONE, "DeiT weights"),
 )
 """All 18 tables and 4 figures of the paper, then what its prose claims, then studies of our own."""
 

@@ -61,7 +61,7 @@ class Result:
     """Rows of one table, paper beside measured.
 
     `paper_only` holds rows for data that was not given, with what it needs; `notes` are sentences a reader of the table
-    should have; `plot` draws it; `pictures` are named RGB images instead of a plot.
+    should have; `plot` draws it; `pictures` are named RGB images instead of a plot; `also` adds fields to the JSON.
     """
 
     rows: Sequence[Row]
@@ -69,6 +69,7 @@ class Result:
     paper_only: Sequence[Row] = ()
     plot: "Callable[[Figure], None] | None" = None
     pictures: Mapping[str, Any] = field(default_factory=dict)
+    also: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,194 @@
+"""Attention inside contiguous groups of one packed sequence: one function, a ladder of backends chosen at run time.
+
+The zero cells that pad an edge window of a released model all have the same key and value, so they are one virtual
+key whose logit is raised by the logarithm of their number. `masked` is the reference every other backend is tested
+against; none needs a package beyond torch except `flash`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.util import find_spec
+from itertools import accumulate, groupby
+from math import log
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from vgtok.encode.packing import Groups
+from vgtok.errors import InputError
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What attention adds to the keys of a sequence.
+
+    `padding_key` and `padding_value`, (heads, head_dim), are those of a padded cell; `bias` (N,) is added to every
+    logit of each key.
+    """
+
+    padding_key: Tensor
+    padding_value: Tensor
+    bias: Tensor | None = None
+
+
+Backend = Callable[[Tensor, Tensor, Tensor, Groups, Keys], Tensor]
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys, backend: str | None = None) -> Tensor:
+    """Attention of (N, heads, head_dim) queries, keys and values inside `groups`: (N, heads, head_dim)."""
+    name = backend or best_backend(q)
+    if name not in BACKENDS:
+        raise InputError(f"backend: '{name}' is not one of {', '.join(BACKENDS)}")
+    # Under autocast projections are in half precision while parameters, and so the padding's key, are not.
+    padding = (keys.padding_key.to(q.dtype), keys.padding_value.to(q.dtype))
+    bias = None if keys.bias is None else keys.bias.to(q.dtype)
+    return BACKENDS[name](q, k, v, groups, Keys(*padding, bias))
+
+
+def best_backend(q: Tensor) -> str:
+    """The fastest backend for (N, heads, head_dim) queries where they live."""
+    if not q.is_cuda:
+        return "grouped"
+    if q.dtype not in (torch.float16, torch.bfloat16):
+        return "padded"
+    if _installed("torch.nn.attention.varlen"):
+        return "varlen"
+    return "flash" if _installed("flash_attn") else "padded"
+
+
+def masked(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tensor:
+    """The reference: every pair of (N, heads, head_dim) scored, those across groups masked out."""
+    owner = torch.repeat_interleave(
+        torch.arange(len(groups.lengths), device=q.device), torch.tensor(groups.lengths, device=q.device)
+    )
+    # Virtual keys follow the N real ones, one per group: (N, N + G).
+    padding = torch.tensor(groups.padding, device=q.device, dtype=q.dtype)
+    virtual = torch.where(torch.arange(len(padding), device=q.device) == owner[:, None], padding.log(), -torch.inf)
+    real = torch.zeros_like(owner, dtype=q.dtype) if keys.bias is None else keys.bias
+    mask = torch.cat([torch.where(owner == owner[:, None], real, -torch.inf), virtual], dim=1)
+    k = torch.cat([k, keys.padding_key.expand(len(padding), -1, -1)])
+    v = torch.cat([v, keys.padding_value.expand(len(padding), -1, -1)])
+    return _scaled(q[None], k[None], v[None], mask[None, None])[0]
+
+
+def grouped(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tensor:
+    """One call per run of equal groups of (N, heads, head_dim): no pair is scored that a mask would discard."""
+    runs = [(*kind, len(list(run))) for kind, run in groupby(zip(groups.lengths, groups.padding, strict=True))]
+    sizes = [length * count for length, _, count in runs]
+    # Splitting, not slicing: its backward writes each gradient once instead of once per slice.
+    parts = zip(*(torch.split(values, sizes) for values in (q, k, v)), _split(keys.bias, sizes), runs, strict=True)
+    outputs = []
+    for part_q, part_k, part_v, part_bias, (length, padding, count) in parts:
+        # (count * length, heads, head_dim) to (count, length, heads, head_dim)
+        batch_q, batch_k, batch_v = (torch.unflatten(part, 0, (count, length)) for part in (part_q, part_k, part_v))
+        bias = None if part_bias is None else torch.unflatten(part_bias, 0, (count, length))
+        if padding:
+            batch_k = torch.cat([batch_k, keys.padding_key.expand(count, 1, -1, -1)], dim=1)
+            batch_v = torch.cat([batch_v, keys.padding_value.expand(count, 1, -1, -1)], dim=1)
+            bias = q.new_zeros(count, length) if bias is None else bias
+            bias = functional.pad(bias, (0, 1), value=log(padding))
+        mask = None if bias is None else bias[:, None, None, :]
+        outputs.append(_scaled(batch_q, batch_k, batch_v, mask).flatten(0, 1))
+    return torch.cat(outputs) if len(outputs) > 1 else outputs[0]
+
+
+def padded(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tensor:
+    """All groups of (N, heads, head_dim) in one batch as long as the longest: few launches, some wasted pairs."""
+    lengths = torch.tensor(groups.lengths, device=q.device)
+    longest = max(groups.lengths)
+    step = torch.arange(longest, device=q.device)
+    inside = step < lengths[:, None]
+    # (G, longest) places in the sequence; places beyond a group repeat its last token and are masked.
+    index = (lengths.cumsum(0) - lengths)[:, None] + torch.minimum(step, lengths[:, None] - 1)
+    bias = torch.zeros_like(index, dtype=q.dtype) if keys.bias is None else keys.bias[index]
+    virtual = torch.tensor(groups.padding, device=q.device, dtype=q.dtype).log()[:, None]
+    mask = torch.cat([bias.masked_fill(~inside, -torch.inf), virtual], dim=1)
+    batch_k = torch.cat([k[index], keys.padding_key.expand(len(lengths), 1, -1, -1)], dim=1)
+    batch_v = torch.cat([v[index], keys.padding_value.expand(len(lengths), 1, -1, -1)], dim=1)
+    return _scaled(q[index], batch_k, batch_v, mask[:, None, None, :])[inside]
+
+
+def varlen(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tensor:
+    """Torch's own CUDA kernel over (N, heads, head_dim) of variable length."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    return _variable_length(varlen_attn, "scale", q, k, v, groups, keys)
+
+
+def flash(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tensor:
+    """The flash-attn package's CUDA kernel over (N, heads, head_dim) of variable length."""
+    from flash_attn import flash_attn_varlen_func
+
+    return _variable_length(flash_attn_varlen_func, "softmax_scale", q, k, v, groups, keys)
+
+
+BACKENDS: dict[str, Backend] = {
+    "varlen": varlen,
+    "flash": flash,
+    "grouped": grouped,
+    "padded": padded,
+    "masked": masked,
+}
+"""Every backend by name, fastest first."""
+
+
+@cache
+def _installed(module: str) -> bool:
+    return find_spec(module) is not None
+
+
+def _scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """SDPA of (B, L, heads, head_dim) tensors, which it wants heads first."""
+    out = functional.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), mask)
+    return out.transpose(1, 2)
+
+
+def _split(values: Tensor | None, sizes: list[int]) -> list[Tensor | None]:
+    return [None] * len(sizes) if values is None else list(torch.split(values, sizes))
+
+
+def _variable_length(
+    kernel: Callable[..., Any],
+    scale_name: str,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    groups: Groups,
+    keys: Keys,
+) -> Tensor:
+    """Run a kernel over cumulative lengths, which knows no bias: a logit's bias becomes one more channel of q . k."""
+    head_dim = q.shape[-1]
+    lengths = list(groups.lengths)
+    bias = keys.bias
+    if any(groups.padding):
+        real = q.new_zeros(len(q)) if bias is None else bias
+        k_parts, v_parts, bias_parts = [], [], []
+        for part_k, part_v, part_bias, padding in zip(
+            *(torch.split(values, lengths) for values in (k, v, real)), groups.padding, strict=True
+        ):
+            k_parts += [part_k, keys.padding_key[None]] if padding else [part_k]
+            v_parts += [part_v, keys.padding_value[None]] if padding else [part_v]
+            bias_parts += [part_bias, real.new_tensor([padding]).log()] if padding else [part_bias]
+        k, v, bias = torch.cat(k_parts), torch.cat(v_parts), torch.cat(bias_parts)
+    key_lengths = tuple(n + bool(padding) for n, padding in zip(lengths, groups.padding, strict=True))
+    scale = head_dim**-0.5
+    if bias is not None:
+        # Kernels want widths that are multiples of 8: the bias takes the first of eight new channels.
+        ones = functional.pad(q.new_ones(*q.shape[:2], 1), (0, 7))
+        column = (bias / scale)[:, None, None].expand(-1, k.shape[1], 1)
+        q = torch.cat([q, ones], dim=-1)
+        k = torch.cat([k, functional.pad(column, (0, 7))], dim=-1)
+        v = functional.pad(v, (0, 8))
+    cumulative_q, cumulative_k = _cumulative(groups.lengths, q.device), _cumulative(key_lengths, q.device)
+    longest = (max(groups.lengths), max(key_lengths))
+    out: Tensor = kernel(q, k, v, cumulative_q, cumulative_k, *longest, **{scale_name: scale})
+    return out[..., :head_dim]
+
+
+@lru_cache(maxsize=8)
+def _cumulative(lengths: tuple[int, ...], device: torch.device) -> Tensor:
+    """(G + 1,) int32 starts of the groups; every block of a forward pass asks for the same two."""
+    return torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)

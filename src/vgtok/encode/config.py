@@ -1,0 +1,94 @@
+"""What an encoder is, as one frozen dataclass: every size and both families are values of it, never new code."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from vgtok.errors import InputError
+from vgtok.tokenize.geometry import NODE, ROOT
+
+Position = Literal["centre", "corner", "mean"]
+"""Where a coarse token reads position: its centre, its first cell, or (table only) the mean over its cells."""
+
+Resampling = Literal["area", "bilinear", "bicubic"]
+"""How a coarse region becomes one patch: block means, two-tap bilinear, or antialiased bicubic."""
+
+Padding = Literal["exact", "scaled", "dropped"]
+"""The zero cells that fill an edge window attend as keys in released models: as many as the dense model has, as many
+times the share of tokens the window keeps, or none."""
+
+IMAGENET_MEAN = (123.675, 116.28, 103.53)
+IMAGENET_STD = (58.395, 57.12, 57.375)
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """One vision transformer.
+
+    `window` is the side of attention windows in cells, `global_blocks` the blocks that attend over the whole image;
+    without a window every block does. `table` is the (rows, columns) of the position table, `prefix` the number of
+    tokens that stand for no region (class, registers), `hidden` the width inside the MLP; without `out_norm_eps` there
+    is no norm after the last block. `fusion` names the coarse
+    sizes in pixels that fuse the base patches they cover: both for a quadtree, 32 alone for Single-pass. With
+    `proportional` the logit of a coarse key is raised by the logarithm of the cells it covers.
+    """
+
+    dim: int
+    depth: int
+    heads: int
+    hidden: int
+    mlp: Literal["gelu", "swiglu"] = "gelu"
+    mlp_norm: bool = False
+    key_bias: bool = True
+    rope: bool = False
+    layer_scale: bool = False
+    prefix: int = 1
+    patch: int = 16
+    table: tuple[int, int] = (14, 14)
+    window: int | None = None
+    global_blocks: tuple[int, ...] = ()
+    drop_path: float = 0.0
+    norm_eps: float = 1e-6
+    out_norm_eps: float | None = 1e-6
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+    fusion: tuple[int, ...] = (NODE, ROOT)
+    position: Position = "centre"
+    resampling: Resampling = "bicubic"
+    proportional: bool = False
+    padding: Padding = "exact"
+
+    def __post_init__(self) -> None:
+        if self.dim % self.heads or self.dim // self.heads % 4:
+            raise InputError(f"dim: {self.dim} does not give {self.heads} heads a width that is a multiple of 4")
+        if self.window is not None and self.window % 4:
+            raise InputError(f"window: {self.window} cells is not a multiple of 4, so a 64-px token would straddle two")
+        if self.window is not None and self.prefix:
+            raise InputError("prefix: a class token belongs to no window; use prefix=0 with windows")
+        if self.window is not None and self.rope and self.key_bias:
+            raise InputError("key_bias: with windows and RoPE padded keys are one virtual key only if k has no bias")
+        if self.window is None and self.global_blocks:
+            raise InputError("global_blocks: without a window every block is global; name none")
+        if any(not 0 <= block < self.depth for block in self.global_blocks):
+            raise InputError(f"global_blocks: {self.global_blocks} are not all below the depth of {self.depth}")
+        if self.fusion not in ((), (NODE,), (NODE, ROOT)):
+            raise InputError(f"fusion: {self.fusion} is not (), (32,) or (32, 64): a stage reduces the one before it")
+        for name, choices in (("position", Position), ("resampling", Resampling), ("padding", Padding)):
+            if getattr(self, name) not in get_args(choices):
+                raise InputError(f"{name}: '{getattr(self, name)}' is not one of {', '.join(get_args(choices))}")
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one attention head."""
+        return self.dim // self.heads
+
+    def is_global(self, block: int) -> bool:
+        """Whether a block attends over the whole image."""
+        return self.window is None or block in self.global_blocks
+
+    def windowed(self, window: int = 24) -> "EncoderConfig":
+        """The same weights laid out for detection: windows, a global block every third, no class token.
+
+        A coarse key then counts for the cells it covers, which `vgtok study fidelity` finds better inside windows.
+        """
+        every_third = tuple(range(2, self.depth, 3))
+        return replace(self, window=window, global_blocks=every_third, prefix=0, proportional=True)

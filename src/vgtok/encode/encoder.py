@@ -1,0 +1,161 @@
+"""The encoder: images and their partitions in, one dense feature map per image out.
+
+Blocks run on the packed (N, D) sequence of all images; each coarse token fills the cells it spans in one scatter
+after the last block. `dense.py` runs the same weights on full grids.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vgtok.encode.attention import attend
+from vgtok.encode.block import Attention, Block, Route, draw_survivors
+from vgtok.encode.config import EncoderConfig
+from vgtok.encode.embed import Embedding
+from vgtok.encode.packing import Groups, Packing, pack
+from vgtok.encode.placement import Placement, place
+from vgtok.encode.rope import rotation
+from vgtok.errors import InputError
+from vgtok.tokenize.geometry import CELL, ROOT
+from vgtok.tokenize.tokens import Tokens
+
+
+@dataclass(frozen=True)
+class Features:
+    """`maps` holds one (D, rows, columns) map per image, `prefix` is (B, P, D): class token and registers."""
+
+    maps: tuple[Tensor, ...]
+    prefix: Tensor
+
+
+class Encoder(nn.Module):
+    """A vision transformer that reads partitions; called, it runs packed."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = Embedding(config)
+        rates = np.linspace(0.0, config.drop_path, config.depth)
+        self.blocks = nn.ModuleList(Block(config, float(rate)) for rate in rates)
+        eps = config.out_norm_eps
+        self.out_norm = nn.Identity() if eps is None else nn.LayerNorm(config.dim, eps=eps)
+        for module in self.blocks.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def forward(self, images: Sequence[Tensor], tokens: Sequence[Tokens], backend: str | None = None) -> Features:
+        """B images, each (3, H, W) uint8 RGB or already normalised floats, with the partition of each.
+
+        An image is the valid area of its canvas, or the whole canvas with its padding.
+        """
+        images = valid_areas(images, tokens, self.config)
+        packing = pack(tokens, self.config)
+        placement = place(packing, self.config, self.embedding.table.device)
+        sequence = self.embedding(images, packing, placement)
+        routes = PackedRoutes(packing, placement, self.config, backend)
+        for number, block in enumerate(self.blocks):
+            sequence = block(sequence, routes.of(number))
+        return unpack(self.out_norm(sequence), packing, placement)
+
+
+def unpack(sequence: Tensor, packing: Packing, placement: Placement) -> Features:
+    """Scatter the packed (N, D) sequence to the cells its tokens span, once."""
+    sizes = [rows * columns for rows, columns in packing.grids]
+    # (all cells of all images, D), then a (D, rows, columns) view per image: channels last in memory
+    cells = torch.split(sequence.index_select(0, placement.cells), sizes)
+    maps = tuple(
+        torch.unflatten(part, 0, grid).permute(2, 0, 1) for part, grid in zip(cells, packing.grids, strict=True)
+    )
+    return Features(maps, sequence[placement.prefix])
+
+
+def valid_areas(images: Sequence[Tensor], tokens: Sequence[Tokens], config: EncoderConfig) -> list[Tensor]:
+    """Crop each (3, H, W) image to the area its tokens partition; refuse images they do not belong to."""
+    if len(images) != len(tokens) or not tokens:
+        raise InputError(f"tokens: {len(tokens)} partitions for {len(images)} images; give one for each, at least one")
+    areas = []
+    for number, (image, partition) in enumerate(zip(images, tokens, strict=True)):
+        # A patch of another size sees the canvas scaled: the partition counts cells, not pixels.
+        height, width = (-(-side * config.patch // CELL) for side in (partition.height, partition.width))
+        extent = partition.extent
+        canvas = (extent.root_rows * ROOT * config.patch // CELL, extent.root_columns * ROOT * config.patch // CELL)
+        if image.ndim != 3 or image.shape[0] != 3 or tuple(image.shape[1:]) not in ((height, width), canvas):
+            raise InputError(
+                f"image {number}: shape {tuple(image.shape)} does not belong to its tokens, which partition "
+                f"(3, {height}, {width}), or {canvas[0]} x {canvas[1]} with padding; tokenize this image first"
+            )
+        areas.append(image[:, :height, :width])
+    return areas
+
+
+class PackedRoutes:
+    """The two routes of one packed sequence, inside windows and over whole images, computed once for all blocks."""
+
+    def __init__(self, packing: Packing, placement: Placement, config: EncoderConfig, backend: str | None) -> None:
+        self.packing, self.placement, self.config, self.backend = packing, placement, config, backend
+
+    def of(self, block: int) -> "PackedRoute":
+        """The route of the block at this number."""
+        return self._over_images if self.config.is_global(block) else self._inside_windows
+
+    @cached_property
+    def _over_images(self) -> "PackedRoute":
+        rotations = self._rotations(None)
+        return PackedRoute(self.packing.images, self.packing.images, rotations, self._key_bias, self.backend)
+
+    @cached_property
+    def _inside_windows(self) -> "PackedRoute":
+        rotations = self._rotations(self.config.window)
+        return PackedRoute(self.packing.windows, self.packing.images, rotations, self._key_bias, self.backend)
+
+    def _rotations(self, window: int | None) -> Tensor | None:
+        """(N, head_dim / 2) rotations: by place in the window, or in the image; prefix tokens are not turned."""
+        if not self.config.rope:
+            return None
+        at = self.placement
+        row, column = at.centre_row - 0.5, at.centre_column - 0.5
+        if window is None:
+            row, column = row / at.grid_rows, column / at.grid_columns
+        else:
+            row, column = (row - at.row // window * window) / window, (column - at.column // window * window) / window
+        turned = rotation(row.float(), column.float(), self.config.head_dim)
+        rotations = turned.new_ones(len(self.packing), turned.shape[1])
+        rotations[at.place] = turned
+        return rotations
+
+    @cached_property
+    def _key_bias(self) -> Tensor | None:
+        """(N,) logarithm of the cells each key stands for; None where every key counts once."""
+        if not self.config.proportional or self.packing.span.max() == 1:
+            return None
+        bias = torch.zeros(len(self.packing), device=self.placement.place.device)
+        bias[self.placement.place] = self.placement.covered.float().log()
+        return bias
+
+
+@dataclass(frozen=True)
+class PackedRoute(Route):
+    """Attention inside `groups` of a packed sequence; `images` are the runs that live or die together."""
+
+    groups: Groups
+    images: Groups
+    rotations: Tensor | None
+    key_bias: Tensor | None
+    backend: str | None
+
+    def attend(self, attention: Attention, x: Tensor) -> Tensor:
+        """(N, D) to (N, D)."""
+        q, k, v = attention.project(x, self.rotations)
+        return attention.merge(attend(q, k, v, self.groups, attention.keys(self.key_bias), self.backend))
+
+    def survivors(self, branch: Tensor, rate: float) -> Tensor:
+        """(N, 1) drop-path factors for the (N, D) branch, one draw per image."""
+        draws = draw_survivors(len(self.images.lengths), rate, branch)
+        lengths = torch.tensor(self.images.lengths, device=branch.device)
+        return torch.repeat_interleave(draws, lengths)[:, None]

@@ -1,0 +1,131 @@
+"""Partitions of any number of images to the layout of one packed sequence.
+
+Tokens are reordered once, image by image and window by window, so that every attention group, window or image, is a
+contiguous run. What leaves is arrays of indices and coordinates in cells: no pixel and no weight is read here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgtok.encode.config import EncoderConfig
+from vgtok.tokenize.geometry import CELL
+from vgtok.tokenize.tokens import Tokens
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Contiguous runs of a packed sequence that attend among themselves.
+
+    `lengths` has one entry per run; `padding` is how many zero cells of the dense model act as further keys of the
+    run, whole or, when scaled, a fraction.
+    """
+
+    lengths: tuple[int, ...]
+    padding: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Layout of N packed tokens, prefix tokens of each image first.
+
+    Over the N' tokens that stand for regions: `image` (N',) which image, `row`, `column` (N',) first cell, `span`
+    (N',) side in cells. `place` (N',) is where each goes in the sequence of N, `prefix` (B, P) where the prefix
+    tokens go. `cells` (sum of rows x columns,) is the sequence place of the token that covers each cell of each image
+    in reading order: the one scatter back. `grids` are the (rows, columns) of cells of the images.
+    """
+
+    grids: tuple[tuple[int, int], ...]
+    image: Ints
+    row: Ints
+    column: Ints
+    span: Ints
+    place: Ints
+    prefix: Ints
+    cells: Ints
+    windows: Groups
+    images: Groups
+
+    def __len__(self) -> int:
+        return self.place.size + self.prefix.size
+
+    @property
+    def covered(self) -> tuple[Ints, Ints]:
+        """(N',) rows and columns of cells of each token that lie on its grid: fewer than its span at a ragged edge."""
+        rows, columns = np.array(self.grids, dtype=np.int64)[self.image].T
+        return np.minimum(self.span, rows - self.row), np.minimum(self.span, columns - self.column)
+
+
+def pack(tokens: Sequence[Tokens], config: EncoderConfig) -> Packing:
+    """Lay out the partitions of B images as one sequence for an encoder of this configuration."""
+    grids = tuple((t.extent.rows(CELL), t.extent.columns(CELL)) for t in tokens)
+    image = np.repeat(np.arange(len(tokens)), [len(t) for t in tokens])
+    row, column, span = (
+        np.concatenate([np.asarray(getattr(t, name), dtype=np.int64) // CELL for t in tokens])
+        for name in ("y", "x", "sizes")
+    )
+    window = config.window or max(max(grid) for grid in grids)
+    across = max(-(-columns // window) for _, columns in grids)
+    down = max(-(-rows // window) for rows, _ in grids)
+    group = (image * down + row // window) * across + column // window
+    # Stable: inside a window tokens keep the tokenizer's Z-order.
+    order = np.argsort(group, kind="stable")
+    image, row, column, span, group = (values[order] for values in (image, row, column, span, group))
+    place = np.arange(image.size) + (image + 1) * config.prefix
+    starts = np.searchsorted(image, np.arange(len(tokens))) + np.arange(len(tokens)) * config.prefix
+    prefix = starts[:, None] + np.arange(config.prefix)[None]
+    return Packing(
+        grids=grids,
+        image=image,
+        row=row,
+        column=column,
+        span=span,
+        place=place,
+        prefix=prefix,
+        cells=_covering_places(grids, image, row, column, span, place),
+        windows=_window_groups(grids, group, window, down, across, config),
+        images=Groups(
+            tuple(int(n) + config.prefix for n in np.bincount(image, minlength=len(tokens))), (0.0,) * len(tokens)
+        ),
+    )
+
+
+def _covering_places(
+    grids: Sequence[tuple[int, int]], image: Ints, row: Ints, column: Ints, span: Ints, place: Ints
+) -> Ints:
+    """Sequence place of the token over each cell, images one after another in reading order."""
+    shape = np.array(grids, dtype=np.int64)
+    first_cell = np.concatenate([[0], np.cumsum(shape.prod(axis=1))])
+    covering = np.empty(first_cell[-1], dtype=np.int64)
+    rows, columns = shape[image].T
+    for side in np.unique(span):
+        chosen = span == side
+        for down, right in np.ndindex(side, side):
+            # At a ragged edge a token reaches beyond its grid; those cells do not exist.
+            inside = chosen & (row + down < rows) & (column + right < columns)
+            cell = first_cell[image[inside]] + (row[inside] + down) * columns[inside] + column[inside] + right
+            covering[cell] = place[inside]
+    return covering
+
+
+def _window_groups(
+    grids: Sequence[tuple[int, int]], group: Ints, window: int, down: int, across: int, config: EncoderConfig
+) -> Groups:
+    """Lengths of the runs of equal `group`, and the zero cells each run's window holds in the dense model."""
+    number, lengths = np.unique(group, return_counts=True)
+    image, within = np.divmod(number, down * across)
+    rows, columns = np.array(grids, dtype=np.int64)[image].T
+    valid_rows = np.minimum(window, rows - within // across * window)
+    valid_columns = np.minimum(window, columns - within % across * window)
+    valid = valid_rows * valid_columns
+    padding = (window * window - valid).astype(np.float64)
+    if config.window is None or config.padding == "dropped":
+        padding = np.zeros_like(padding)
+    elif config.padding == "scaled":
+        padding = padding * lengths / valid
+    return Groups(tuple(lengths.tolist()), tuple(padding.tolist()))

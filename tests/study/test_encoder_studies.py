@@ -1,0 +1,104 @@
+"""The studies that run an encoder: counts on rendered frames, fidelity with small random weights."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from vgtok.data.dataset import Dataset
+from vgtok.encode.config import EncoderConfig
+from vgtok.encode.encoder import Encoder
+from vgtok.errors import InputError
+from vgtok.show.plot import render_plot
+from vgtok.study.fidelity import compare, object_cells
+from vgtok.study.registry import load_study
+from vgtok.study.result import ImageJob, Inputs
+from vgtok.tokenize.canvas import fit_canvas
+
+OPTIONS = ("position", "resampling", "proportional", "padding")
+PLAIN = EncoderConfig(dim=24, depth=3, heads=2, hidden=48)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Random weights of PLAIN under timm's names."""
+    torch.manual_seed(0)
+    state = Encoder(PLAIN).state_dict()
+    foreign = {
+        "cls_token": torch.zeros(1, 1, 24),
+        "pos_embed": torch.randn(1, 197, 24),
+        "patch_embed.proj.weight": torch.randn(24, 3, 16, 16) * 0.05,
+        "patch_embed.proj.bias": torch.zeros(24),
+        "norm.weight": torch.ones(24),
+        "norm.bias": torch.zeros(24),
+        "head.weight": torch.zeros(10, 24),
+    }
+    names = {
+        "attention.qkv": "attn.qkv",
+        "attention.out": "attn.proj",
+        "mlp.expand": "mlp.fc1",
+        "mlp.contract": "mlp.fc2",
+    }
+    for name, tensor in state.items():
+        if name.startswith("blocks."):
+            for ours, theirs in names.items():
+                name = name.replace(ours, theirs)
+            foreign[name] = tensor + 0.1 * torch.randn(tensor.shape)
+    save_file(foreign, tmp_path / "plain.safetensors")
+    return tmp_path / "plain.safetensors"
+
+
+def test_fidelity_compares_every_tokenizer_and_option(checkpoint: Path, dataset: Dataset) -> None:
+    jobs = [ImageJob(i, dataset.images[i], dataset.annotations(i).boxes, (512, 288)) for i in range(2)]
+    result = compare(jobs, checkpoint, PLAIN)
+    assert all(-1 <= row["on_objects"] <= 1 + 1e-6 and -1 <= row["elsewhere"] <= 1 + 1e-6 for row in result.rows)
+    tokenizers = [(row["choice"], row["budget"]) for row in result.rows if row["compared"] == "tokenizer"]
+    assert len(tokenizers) == 4 * 5 - 1
+    assert {row["compared"] for row in result.rows} == {
+        "tokenizer",
+        "position",
+        "resampling",
+        "proportional",
+        "padding",
+    }
+    # The default choice of every option is one and the same run.
+    for budget in (0.40, 0.20):
+        defaults = {
+            row["on_objects"]
+            for row in result.rows
+            if row["layout"] == "windowed"
+            and row["budget"] == budget
+            and (row["compared"], row["choice"])
+            in {
+                ("tokenizer", "Top-hat + gate"),
+                *((name, str(getattr(PLAIN.windowed(), name))) for name in OPTIONS),
+            }
+        }
+        assert len(defaults) == 1
+    assert result.plot is not None
+    picture = render_plot(result.plot)
+    assert picture is not None
+
+
+def test_fidelity_says_which_weights_it_needs(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VGTOK_WEIGHTS", raising=False)
+    with pytest.raises(InputError, match="VGTOK_WEIGHTS: this study needs a folder that holds deit_tiny"):
+        load_study("fidelity").run(Inputs(dataset, workers=1))
+
+
+def test_object_cells_are_those_a_box_touches() -> None:
+    canvas = fit_canvas(np.zeros((64, 96, 3), np.uint8), "native")
+    touched = object_cells(canvas, np.array([[15.0, 0.0, 17.0, 16.0]]))
+    assert np.argwhere(touched).tolist() == [[0, 0], [0, 1]]
+
+
+def test_compute_counts_what_the_paper_counts(dataset: Dataset) -> None:
+    result = load_study("compute").run(Inputs(dataset, workers=1))
+    rows = {(row["execution"], row["budget"]): row["encoder_gflops"] for row in result.rows}
+    assert rows["dense", 1.0] == pytest.approx(8281.5, rel=1e-3)
+    assert rows["packed", 1.0] < rows["dense", 1.0] <= rows["control", 0.7]
+    # Uniform density would give 2645; real partitions are denser in some windows.
+    assert rows["packed", 0.4] == pytest.approx(2645, rel=0.05)
+    assert result.also["parameters"] == {"backbone": 304_237_504, "fusion": 11_277_312, "total": 315_514_816}
