@@ -51,7 +51,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 def test_fidelity_compares_every_tokenizer_and_option(checkpoint: Path, dataset: Dataset) -> None:
-    jobs = [ImageJob(i, dataset.images[i], dataset.annotations(i).boxes, (512, 288)) for i in range(2)]
+    jobs = [ImageJob(dataset.name, i, dataset.images[i], dataset.annotations(i).boxes, (512, 288)) for i in range(2)]
     result = compare(jobs, checkpoint, PLAIN)
     assert all(-1 <= row["on_objects"] <= 1 + 1e-6 and -1 <= row["elsewhere"] <= 1 + 1e-6 for row in result.rows)
     tokenizers = [(row["choice"], row["budget"]) for row in result.rows if row["compared"] == "tokenizer"]
