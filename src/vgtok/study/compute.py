@@ -12,9 +12,8 @@ import numpy as np
 from vgtok.encode.counting import execution_flops, parameters_of
 from vgtok.encode.registry import configuration
 from vgtok.parallel import map_with_progress
-from vgtok.show.plot import PALETTE, PAPER_STYLE
 from vgtok.study.counts import partitions
-from vgtok.study.result import ImageJob, Inputs, Result, Row, Study, image_jobs
+from vgtok.study.result import PALETTE, ImageJob, Inputs, Result, Row, Study, image_jobs
 from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -90,7 +89,9 @@ def _plot(figure: "Figure", rows: list[Row]) -> None:
     ):
         axes.plot([row["budget"] for row in packed], [row[column] for row in packed], "o-", color=colour, label=label)
     printed = [row for row in packed if row["paper_encoder_gflops"] is not None]
-    axes.plot([r["budget"] for r in printed], [r["paper_encoder_gflops"] for r in printed], **PAPER_STYLE)
+    axes.plot(
+        [r["budget"] for r in printed], [r["paper_encoder_gflops"] for r in printed], "x", color="0.25", label="paper"
+    )
     axes.axhline(rows[0]["encoder_gflops"], color="0.4", linewidth=1, linestyle="--", label="dense")
     axes.set(xlabel="share of the dense grid", ylabel="encoder GFLOPs", ylim=(0, None))
     axes.legend()
