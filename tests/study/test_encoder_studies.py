@@ -1,5 +1,6 @@
 """The studies that run an encoder: counts on rendered frames, fidelity with small random weights."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from vgtok.errors import InputError
 from vgtok.show.plot import render_plot
 from vgtok.study.fidelity import compare, object_cells
 from vgtok.study.registry import load_study
-from vgtok.study.result import ImageJob, Inputs
+from vgtok.study.result import Inputs, image_jobs
 from vgtok.tokenize.canvas import fit_canvas
 
 OPTIONS = ("position", "resampling", "proportional", "padding")
@@ -51,7 +52,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 def test_fidelity_compares_every_tokenizer_and_option(checkpoint: Path, dataset: Dataset) -> None:
-    jobs = [ImageJob(dataset.name, i, dataset.images[i], dataset.annotations(i).boxes, (512, 288)) for i in range(2)]
+    jobs = [replace(job, canvas=(512, 288)) for job in image_jobs(Inputs(dataset, workers=1), 2)]
     result = compare(jobs, checkpoint, PLAIN)
     assert all(-1 <= row["on_objects"] <= 1 + 1e-6 and -1 <= row["elsewhere"] <= 1 + 1e-6 for row in result.rows)
     tokenizers = [(row["choice"], row["budget"]) for row in result.rows if row["compared"] == "tokenizer"]

@@ -90,12 +90,7 @@ def _plot(figure: "Figure", rows: list[Row]) -> None:
         axes.plot([row["budget"] for row in packed], [row[column] for row in packed], "o-", color=colour, label=label)
     printed = [row for row in packed if row["paper_encoder_gflops"] is not None]
     axes.plot(
-        [r["budget"] for r in printed],
-        [r["paper_encoder_gflops"] for r in printed],
-        color="0.25",
-        marker="x",
-        linestyle="none",
-        label="paper",
+        [r["budget"] for r in printed], [r["paper_encoder_gflops"] for r in printed], "x", color="0.25", label="paper"
     )
     axes.axhline(rows[0]["encoder_gflops"], color="0.4", linewidth=1, linestyle="--", label="dense")
     axes.set(xlabel="share of the dense grid", ylabel="encoder GFLOPs", ylim=(0, None))
