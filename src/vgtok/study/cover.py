@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vgtok.parallel import map_with_progress
 from vgtok.study.counts import partitions
-from vgtok.study.paper import AUDIT_BUDGETS, percentile
+from vgtok.study.paper import AUDIT_BUDGETS, INVERTED, percentile
 from vgtok.study.result import PALETTE, ImageJob, Inputs, Result, Row, Study, image_jobs
 from vgtok.tokenize.frame import Frame
 from vgtok.tokenize.gate import Structure
@@ -66,7 +66,8 @@ class RandomGate:
 
 def run(inputs: Inputs) -> Result:
     """Fine cover of the paper's tokenizers, a random gate and the compact score at matched 70, 40 and 20%."""
-    jobs = [job for job in image_jobs(Inputs(inputs.annotated, inputs.workers)) if len(job.boxes)]
+    inputs.printed_for(INVERTED)
+    jobs = [job for job in image_jobs(inputs) if len(job.boxes)]
     measured = list(map_with_progress(_image_cover, jobs, workers=inputs.workers, label="fine cover"))
     rows: list[Row] = []
     for half, label in enumerate(HALVES):
@@ -117,7 +118,7 @@ def _tokenizer(mode: str, name: str, budget: float, job: ImageJob) -> Tokenizer:
         return Tokenizer(budget=budget, **settings)
     if name == "Compact":
         return Tokenizer.calibrated("visdrone", budget, **settings)
-    threshold = (1 - budget) / 0.0075 if name == "Single-pass" else percentile("visdrone", rank, budget)
+    threshold = (1 - budget) / 0.0075 if name == "Single-pass" else percentile(job.data, rank, budget)
     return Tokenizer(percentile=threshold, **settings)
 
 
