@@ -10,7 +10,7 @@ from PIL import Image
 from vgtok import InputError, Tokenizer
 from vgtok.calibrate import measure
 from vgtok.calibrate.measure import RUNGS, Sweep, SweepJob, measure_table, sweep_image
-from vgtok.data.dataset import ImageFolder, images_in, open_dataset
+from vgtok.data.dataset import images_in
 
 SWEEP = Sweep(("tophat", "fused"), (0.0, 0.2), (10.0, 50.0, 90.0), canvas=(256, 192))
 
@@ -32,7 +32,7 @@ def test_32_rungs_rising() -> None:
 
 
 def test_a_table_is_the_mean_over_images(folder: Path, tmp_path: Path) -> None:
-    table = measure_table("test", open_dataset(str(folder)), str(folder), SWEEP, tmp_path / "table.json", workers=1)
+    table = measure_table("test", images_in(folder), "folder", SWEEP, tmp_path / "table.json", workers=1)
     for curve in table.curves:
         for percentile, retained in zip(curve.percentiles, curve.retained, strict=True):
             tokenizer = Tokenizer(percentile=percentile, rank=curve.rank, scorer=curve.scorer, canvas=SWEEP.canvas)
@@ -43,8 +43,8 @@ def test_a_table_is_the_mean_over_images(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_killed_run_goes_on_where_it_stopped(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset, output = ImageFolder(images_in(folder)), tmp_path / "table.json"
-    expected = measure_table("test", dataset, "x", SWEEP, tmp_path / "other.json", workers=1)
+    images, output = images_in(folder), tmp_path / "table.json"
+    expected = measure_table("test", images, "x", SWEEP, tmp_path / "other.json", workers=1)
     seen: list[str] = []
 
     def dies_at_the_third(job: SweepJob) -> dict[str, object]:
@@ -55,7 +55,7 @@ def test_a_killed_run_goes_on_where_it_stopped(folder: Path, tmp_path: Path, mon
 
     monkeypatch.setattr(measure, "sweep_image", dies_at_the_third)
     with pytest.raises(KeyboardInterrupt):
-        measure_table("test", dataset, "x", SWEEP, output, workers=1)
+        measure_table("test", images, "x", SWEEP, output, workers=1)
     assert not output.exists()
     journal = tmp_path / "table.json.partial"
     # The kill may come in the middle of a line.
@@ -66,7 +66,7 @@ def test_a_killed_run_goes_on_where_it_stopped(folder: Path, tmp_path: Path, mon
         return sweep_image(job)
 
     monkeypatch.setattr(measure, "sweep_image", counts)
-    assert measure_table("test", dataset, "x", SWEEP, output, workers=1).curves == expected.curves
+    assert measure_table("test", images, "x", SWEEP, output, workers=1).curves == expected.curves
     assert seen == ["0.png", "1.png", "2.png", "3.png"]
     assert not journal.exists()
 
@@ -74,12 +74,11 @@ def test_a_killed_run_goes_on_where_it_stopped(folder: Path, tmp_path: Path, mon
 def test_a_journal_of_another_run_is_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "table.json.partial").write_text(json.dumps({"sweep": "other"}) + "\n")
     with pytest.raises(InputError, match="other images or settings"):
-        measure_table("t", open_dataset(str(folder)), "x", SWEEP, tmp_path / "table.json", workers=1)
+        measure_table("t", images_in(folder), "x", SWEEP, tmp_path / "table.json", workers=1)
 
 
 def test_workers_give_the_same_table(folder: Path, tmp_path: Path) -> None:
-    dataset = open_dataset(str(folder))
-    tables = [measure_table("t", dataset, "x", SWEEP, tmp_path / f"{n}.json", workers=n) for n in (1, 2)]
+    tables = [measure_table("t", images_in(folder), "x", SWEEP, tmp_path / f"{n}.json", workers=n) for n in (1, 2)]
     assert tables[0] == tables[1]
 
 

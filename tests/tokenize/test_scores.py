@@ -13,6 +13,7 @@ from vgtok.tokenize.frame import Frame
 from vgtok.tokenize.geometry import CELL, NODE, ROOT
 from vgtok.tokenize.pyramid import children, parents
 from vgtok.tokenize.scores import SCORES, TOP_HAT_WIDTHS, top_hat_cells
+from vgtok.tokenize.structure import PAPER_FUSED, lambda_min_cells
 
 images = hnp.arrays(np.uint8, st.tuples(st.integers(1, 150), st.integers(1, 150), st.just(3)))
 
@@ -133,7 +134,7 @@ def test_upsample_mse_is_zero_on_the_finest_grid_only() -> None:
 
 def test_fused_is_the_sum_of_both_statistics_scaled_to_one() -> None:
     frame = Frame(noise(128, 192))
-    parts = [SCORES[name](frame).fine for name in ("tophat", "lambda_min")]
+    parts = [top_hat_cells(frame), lambda_min_cells(frame, PAPER_FUSED)]
     np.testing.assert_allclose(SCORES["fused"](frame).fine, sum(part / part.max() for part in parts), rtol=1e-6)
 
 

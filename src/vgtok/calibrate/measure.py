@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from vgtok import __version__
-from vgtok.data.dataset import Dataset
 from vgtok.errors import InputError
 from vgtok.parallel import map_with_progress
 from vgtok.tokenize.canvas import DEFAULT_SIZE, CanvasSize
@@ -76,23 +75,23 @@ def sweep_image(job: SweepJob) -> dict[str, Any]:
     return {"image": job.path.name, "dense": frame.extent.dense, "tokens": counts}
 
 
-def measure_table(name: str, dataset: Dataset, data: str, sweep: Sweep, output: Path, workers: int) -> RetentionTable:
-    """Sweep every image of a data set, write the table to `output` and return it; a killed run resumes."""
-    journal = _Journal(output.with_name(output.name + ".partial"), sweep, dataset.images)
+def measure_table(
+    name: str, images: Sequence[Path], data: str, sweep: Sweep, output: Path, workers: int
+) -> RetentionTable:
+    """Sweep the images of the data set called `data` and write the table to `output`; a killed run resumes."""
+    journal = _Journal(output.with_name(output.name + ".partial"), sweep, images)
     done = journal.entries()
-    jobs = [SweepJob(path, sweep) for path in dataset.images if path.name not in done]
-    for entry in map_with_progress(sweep_image, jobs, workers=workers, label=f"calibrating on {dataset.name}"):
+    jobs = [SweepJob(path, sweep) for path in images if path.name not in done]
+    for entry in map_with_progress(sweep_image, jobs, workers=workers, label=f"calibrating on {data}"):
         journal.append(entry)
         done[entry["image"]] = entry
-    table = _table(name, [done[path.name] for path in dataset.images], dataset, data, sweep)
+    table = _table(name, [done[path.name] for path in images], data, sweep)
     table.save(output)
     journal.path.unlink(missing_ok=True)
     return table
 
 
-def _table(
-    name: str, entries: Sequence[Mapping[str, Any]], dataset: Dataset, data: str, sweep: Sweep
-) -> RetentionTable:
+def _table(name: str, entries: Sequence[Mapping[str, Any]], data: str, sweep: Sweep) -> RetentionTable:
     # (images, scorers, ranks, percentiles) of shares, averaged over images
     shares = np.stack([np.array(entry["tokens"]) / entry["dense"] for entry in entries]).mean(axis=0)
     curves = tuple(
@@ -101,9 +100,9 @@ def _table(
         for j, rank in enumerate(sweep.ranks)
     )
     measured_on = {
-        "data": dataset.name if data.startswith(f"{dataset.name}:") else data,
+        "data": data,
         "images": len(entries),
-        "names_sha256": _digest([path.name for path in dataset.images]),
+        "names_sha256": _digest([entry["image"] for entry in entries]),
         "canvas": sweep.canvas,
         "gate": "lambda_min",
         "vgtok": __version__,

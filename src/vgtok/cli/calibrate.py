@@ -31,7 +31,8 @@ def calibrate(
 ) -> None:
     """Measure which percentile keeps which share of tokens; a killed run resumes where it stopped."""
     sweep = Sweep(tuple(scorer or ["tophat"]), tuple(rank or RANKS), canvas=options.canvas_size(canvas))
-    table = measure_table(name or out.stem, open_dataset(data), data, sweep, out, workers or default_workers())
+    dataset = open_dataset(data)
+    table = measure_table(name or out.stem, dataset.images, dataset.name, sweep, out, workers or default_workers())
     if json_:
         print(json.dumps(asdict(table)))
     else:

@@ -6,7 +6,7 @@ import numpy as np
 
 from vgtok.evaluate.evaluation import Evaluation
 from vgtok.evaluate.scoring import THRESHOLDS
-from vgtok.show.plot import PALETTE
+from vgtok.study.result import PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PALETTE = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#64b5cd")
-PAPER_STYLE = {"color": "0.25", "marker": "x", "linestyle": "none", "label": "paper"}
-
 
 def render_plot(draw: "Callable[[Figure], None]") -> bytes | None:
     """Draw on a fresh figure and return it as PNG, or None where matplotlib is not installed."""

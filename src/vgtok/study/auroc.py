@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from vgtok.errors import InputError
 from vgtok.parallel import map_with_progress
-from vgtok.show.plot import PALETTE
 from vgtok.study.nodes import area_under_roc, nodes_with_objects
 from vgtok.study.paper import AUDIT_BUDGETS, INVERTED, percentile
-from vgtok.study.result import ImageJob, Inputs, Result, Row, Study, image_jobs
+from vgtok.study.result import PALETTE, ImageJob, Inputs, Result, Row, Study, image_jobs
 from vgtok.tokenize.frame import Frame
 from vgtok.tokenize.gate import GATES
 from vgtok.tokenize.geometry import NODE, ROOT

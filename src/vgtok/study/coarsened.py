@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from vgtok.errors import InputError
 from vgtok.parallel import map_with_progress
-from vgtok.show.plot import PALETTE
 from vgtok.study.nodes import cells_to_nearest
 from vgtok.study.paper import AUDIT_BUDGETS, percentile
-from vgtok.study.result import ImageJob, Inputs, Result, Row, Study, image_jobs
+from vgtok.study.result import PALETTE, ImageJob, Inputs, Result, Row, Study, image_jobs
 from vgtok.tokenize.frame import Frame
 from vgtok.tokenize.gate import GATES, fired_nodes, gated_splits
 from vgtok.tokenize.geometry import NODE, ROOT

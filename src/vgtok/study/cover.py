@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.parallel import map_with_progress
-from vgtok.show.plot import PALETTE
 from vgtok.study.counts import partitions
 from vgtok.study.paper import AUDIT_BUDGETS, percentile
-from vgtok.study.result import ImageJob, Inputs, Result, Row, Study, image_jobs
+from vgtok.study.result import PALETTE, ImageJob, Inputs, Result, Row, Study, image_jobs
 from vgtok.tokenize.frame import Frame
 from vgtok.tokenize.gate import Structure
 from vgtok.tokenize.geometry import CELL

@@ -8,9 +8,8 @@ import numpy as np
 from vgtok.calibrate.measure import RUNGS, Sweep, SweepJob, sweep_image
 from vgtok.errors import BudgetError, InputError
 from vgtok.parallel import map_with_progress
-from vgtok.show.plot import PALETTE
 from vgtok.study.paper import BUDGETS, INVERTED
-from vgtok.study.result import Inputs, Result, Row, Study
+from vgtok.study.result import PALETTE, Inputs, Result, Row, Study
 from vgtok.tokenize.retention import RetentionCurve
 
 if TYPE_CHECKING:

@@ -4,8 +4,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.show.overlay import COLOURS, draw_tokens
-from vgtok.show.panels import heat_map, panel_rows
 from vgtok.study.frame import picture_frame
 from vgtok.study.result import Inputs, Result, Row, Study
 from vgtok.tokenize.canvas import Canvas
@@ -24,6 +22,9 @@ _PAPER = {"gated_nodes": 77, "tokens_ungated": 1842, "tokens_gated": 1500}
 
 def run(inputs: Inputs) -> Result:
     """Run the stages by hand on one frame at its own size and draw what each leaves."""
+    from vgtok.show.overlay import draw_tokens
+    from vgtok.show.panels import panel_rows
+
     chosen = picture_frame(inputs)
     canvas = Tokenizer(budget=1.0, canvas="native").fit(chosen.image)
     frame = Frame(canvas.image)
@@ -57,6 +58,8 @@ def run(inputs: Inputs) -> Result:
 
 def _grid_picture(values: NDArray[np.float32], canvas: Canvas, size: int) -> NDArray[np.uint8]:
     """A node grid as a heat map of the valid frame, by the square root so that weak responses show."""
+    from vgtok.show.panels import heat_map
+
     valid = values[: canvas.extent.rows(size), : canvas.extent.columns(size)]
     whole = heat_map(np.sqrt(valid), (valid.shape[0] * size, valid.shape[1] * size))
     return np.ascontiguousarray(whole[: canvas.height, : canvas.width])
@@ -64,6 +67,8 @@ def _grid_picture(values: NDArray[np.float32], canvas: Canvas, size: int) -> NDA
 
 def _sequence_picture(tokens: Tokens, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """Every token as one square, in sequence order, coloured by its size; blank squares are tokens not spent."""
+    from vgtok.show.overlay import COLOURS
+
     columns = int(np.ceil(np.sqrt(tokens.dense * shape[1] / shape[0])))
     rows = -(-tokens.dense // columns)
     squares = np.full((rows * columns, 3), 238, dtype=np.uint8)

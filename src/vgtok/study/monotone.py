@@ -4,9 +4,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from vgtok.calibrate.measure import RUNGS
-from vgtok.show.plot import PALETTE
 from vgtok.study.counts import token_counts
-from vgtok.study.result import Inputs, Result, Row, Study
+from vgtok.study.result import PALETTE, Inputs, Result, Row, Study
 from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

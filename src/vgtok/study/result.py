@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
+PALETTE = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#64b5cd")
+"""Colours of every plot, in the order series are drawn."""
+
 CANVASES: dict[str, CanvasSize] = {"aitodv2": (2048, 2048)}
 """The canvas the paper reads a data set at, where it is not the default."""
 

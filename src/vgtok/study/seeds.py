@@ -14,8 +14,7 @@ from vgtok.evaluate.statistics import (
     seed_floor,
     standard_error_of_difference,
 )
-from vgtok.show.plot import PALETTE
-from vgtok.study.result import Inputs, Result, Row, Study
+from vgtok.study.result import PALETTE, Inputs, Result, Row, Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,8 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.show.overlay import draw_tokens
-from vgtok.show.panels import boxed, panel_rows
 from vgtok.study.frame import PAPER_FRAME, picture_frame
 from vgtok.study.nodes import nodes_with_objects
 from vgtok.study.paper import percentile
@@ -23,6 +21,9 @@ _PAPER = {"objects": 317, "small_objects": 280, "crop_tokens_ungated": 204, "cro
 
 def run(inputs: Inputs) -> Result:
     """Draw ground truth, the 70% partition, and one crop raw, by contrast alone and gated, at the same threshold."""
+    from vgtok.show.overlay import draw_tokens
+    from vgtok.show.panels import boxed, panel_rows
+
     frame = picture_frame(inputs)
     threshold = percentile("visdrone", SHIPPED_RANK, _BUDGET)
     gated_tokenizer = Tokenizer(percentile=threshold)

@@ -16,7 +16,7 @@ from vgtok.tokenize.frame import Frame
 from vgtok.tokenize.geometry import CELL, NODE, ROOT
 from vgtok.tokenize.pyramid import Grid, Pyramid, nest, pool_bands
 from vgtok.tokenize.scratch import scratch
-from vgtok.tokenize.structure import lambda_min_cells
+from vgtok.tokenize.structure import PAPER_FUSED, lambda_min_cells
 
 TOP_HAT_WIDTHS = (5, 9, 17)
 
@@ -56,9 +56,9 @@ def lambda_min(frame: Frame) -> Pyramid:
 
 
 def fused(frame: Frame) -> Pyramid:
-    """Top-hat and lambda_min, each divided by its largest cell in the image, added."""
+    """Top-hat and lambda_min (full size, 5 px window), each divided by its largest cell in the image, added."""
     total = np.zeros(frame.extent.grid_shape(CELL), dtype=np.float32)
-    for cells in (top_hat_cells(frame), lambda_min_cells(frame)):
+    for cells in (top_hat_cells(frame), lambda_min_cells(frame, PAPER_FUSED)):
         peak = cells.max()
         if peak > 0:
             total += cells / peak

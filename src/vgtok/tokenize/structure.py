@@ -54,6 +54,10 @@ PAPER_AUROC = Reading(shrink=1, sobel=5, window=33, stride=1)
 """The reading that fits the paper's AUROC table; longer windows rank clutter better but lose small objects."""
 
 
+PAPER_FUSED = Reading(shrink=1, sobel=3, window=5, stride=1)
+"""The reading with which the fused score keeps the share of tokens the paper prints at its thresholds."""
+
+
 def lambda_min_cells(frame: Frame, reading: Reading = HALF_SIZE) -> Grid:
     """Largest lambda_min inside each 16-px cell, on the padded grid."""
 
