@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from vgtok.detect.boxes import inverse_sigmoid
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.deformable import QUERIES_AT_ONCE, Shapes
-from vgtok.detect.position import FEEDBACK_ORDER, box_code, cell_centres, cell_codes
 from vgtok.detect.losses import SetPrediction
+from vgtok.detect.position import FEEDBACK_ORDER, box_code, cell_centres, cell_codes
 from vgtok.detect.queries import QueryGroups
 from vgtok.detect.transformer import Decoder, Encoder
 

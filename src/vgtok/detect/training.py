@@ -10,8 +10,8 @@ from torch import Tensor
 from vgtok.detect.denoising import denoising_queries
 from vgtok.detect.feedback import feedback_queries
 from vgtok.detect.losses import SetPrediction, Targets, match, query_losses
-from vgtok.detect.query_head import Encoded
 from vgtok.detect.queries import QueryGroups, QueryPart
+from vgtok.detect.query_head import Encoded
 from vgtok.detect.roi import Positives
 
 if TYPE_CHECKING:
