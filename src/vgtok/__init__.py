@@ -1,7 +1,8 @@
 """VGTok: from pixels alone, how finely each region of a frame deserves to be read.
 
 `Tokenizer` turns an image into `Tokens`, a strict partition of the frame into 16, 32 and 64 px patches
-at the token budget you name; `load` gives a `Detector` that finds objects at that budget. Names load on first use, so `import vgtok` costs next to nothing.
+at the token budget you name; `load` gives a `Detector` that finds objects at that budget. Names load on first use, so
+`import vgtok` costs next to nothing.
 """
 
 from importlib import import_module

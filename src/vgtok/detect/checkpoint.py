@@ -50,6 +50,7 @@ _NAMES = [
     ("query_head.transformer.aux_pos_trans_norm.0.", "query_head.transformer.aux_pos_trans_norm.roi."),
     ("query_head.transformer.aux_pos_trans_norm.1.", "query_head.transformer.aux_pos_trans_norm.atss."),
     ("roi_head.0.bbox_head.", "roi_head."),
+    ("bbox_head.0.scales.#.scale", "atss_head.scales.#"),
     ("bbox_head.0.", "atss_head."),
 ]
 """Openings of a name, public and ours, # for a number; whatever opens otherwise is called the same in both."""
