@@ -1,4 +1,4 @@
-"""Saved models: what goes in comes out, a kill leaves the old one, and anything that does not fit is refused by name."""
+"""Saved models: what goes in comes out, a kill leaves the old one, and whatever does not fit is refused by name."""
 
 import json
 from dataclasses import replace
