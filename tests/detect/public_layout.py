@@ -1,4 +1,4 @@
-"""Names and shapes of the public COCO release: `public_layout.txt` lists them, [24] standing for the numbers 0 to 23."""
+"""Names and shapes of the public COCO release: `public_layout.txt` lists them, [24] standing for numbers 0 to 23."""
 
 from pathlib import Path
 

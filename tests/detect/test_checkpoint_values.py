@@ -8,8 +8,8 @@ from tests.detect import public_oracle as oracle
 from tests.detect.small_models import SMALL
 from vgtok.detect import checkpoint
 from vgtok.detect.checkpoint import convert_co_detr, to_public
-from vgtok.detect.model import CoDetr
 from vgtok.detect.losses import SetPrediction
+from vgtok.detect.model import CoDetr
 from vgtok.detect.query_head import Encoded
 from vgtok.encode.dense import encode_dense
 
