@@ -1,5 +1,7 @@
 """Anchor boxes of the auxiliary heads, and which object each anchor answers for by overlap."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -41,9 +43,8 @@ def assign_by_overlap(boxes: Tensor, objects: Tensor, positive: float, negative:
     owner = torch.full((len(boxes),), BACKGROUND, dtype=torch.long, device=boxes.device)
     if not len(objects) or not len(boxes):
         return owner
-    # In chunks: a million anchors by a thousand objects would be gigabytes.
     best_of_object = torch.zeros(len(objects), device=boxes.device)
-    for chunk, part in zip(boxes.split(_ANCHORS_AT_ONCE), owner.split(_ANCHORS_AT_ONCE), strict=True):
+    for chunk, part in _chunks(boxes, owner):
         overlap = overlaps(chunk, objects)
         best, index = overlap.max(dim=1)
         part[best >= negative] = UNDECIDED
@@ -51,13 +52,18 @@ def assign_by_overlap(boxes: Tensor, objects: Tensor, positive: float, negative:
         best_of_object = torch.maximum(best_of_object, overlap.amax(dim=0))
     if keep_best:
         wanted = best_of_object >= negative
-        for chunk, part in zip(boxes.split(_ANCHORS_AT_ONCE), owner.split(_ANCHORS_AT_ONCE), strict=True):
+        for chunk, part in _chunks(boxes, owner):
             reached = (overlaps(chunk, objects) == best_of_object) & wanted
             # Where several objects claim a box, the last one has it.
             last = reached.shape[1] - 1 - reached.flip(1).to(torch.uint8).argmax(dim=1)
             claimed = reached.any(dim=1)
             part[claimed] = last[claimed]
     return owner
+
+
+def _chunks(boxes: Tensor, owner: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """(A, 4) boxes and views of their (A,) owners, some at a time: all by a thousand objects would be gigabytes."""
+    return zip(*(torch.split(part, _ANCHORS_AT_ONCE) for part in (boxes, owner)), strict=True)
 
 
 def sample(owner: Tensor, count: int, share: float) -> tuple[Tensor, Tensor]:

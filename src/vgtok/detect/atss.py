@@ -1,6 +1,7 @@
 """The ATSS head: one anchor per cell, positives chosen by the statistics of each object's nearest anchors."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +10,8 @@ from torch.nn import functional
 from vgtok.detect.anchors import BACKGROUND, level_anchors
 from vgtok.detect.boxes import clip, decode, paired_iou, to_centres
 from vgtok.detect.config import DetectorConfig
-from vgtok.detect.losses import AUXILIARY_WEIGHT, Targets, focal
+from vgtok.detect.losses import AUXILIARY_WEIGHT, PRIOR, Targets, focal
+from vgtok.detect.postprocess import Prediction
 from vgtok.detect.roi import ConvNorm, Positives
 from vgtok.detect.suppression import nms
 
@@ -35,10 +37,10 @@ class ATSSHead(nn.Module):
         self.atss_reg = nn.Conv2d(config.dim, 4, 3, padding=1)
         self.atss_centerness = nn.Conv2d(config.dim, 1, 3, padding=1)
         self.scales = nn.ParameterList(torch.ones(()) for _ in self.strides)
-        for layer in (self.cls_convs[0].conv, self.reg_convs[0].conv, self.atss_cls, self.atss_reg):
-            nn.init.normal_(layer.weight, std=0.01)
-        nn.init.normal_(self.atss_centerness.weight, std=0.01)
-        nn.init.constant_(self.atss_cls.bias, -4.595)
+        for layer in self.modules():
+            if isinstance(layer, nn.Conv2d):
+                nn.init.normal_(layer.weight, std=0.01)
+        nn.init.constant_(cast(Tensor, self.atss_cls.bias), PRIOR)
 
     def forward(self, maps: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         """(B, D, rows, columns) per stride to (B, A_l, classes) logits, (B, A_l, 4) deltas, (B, A_l) centerness."""
@@ -83,7 +85,7 @@ class ATSSHead(nn.Module):
         }
         return {name: AUXILIARY_WEIGHT * value for name, value in losses.items()}, positives
 
-    def predict(self, maps: Sequence[Tensor], sizes: Sequence[tuple[int, int]], most: int) -> list[tuple[Tensor, ...]]:
+    def predict(self, maps: Sequence[Tensor], sizes: Sequence[tuple[int, int]], most: int) -> list[Prediction]:
         """Boxes (N, 4), scores (N,), labels (N,) of B images, best first, clipped to their (height, width)."""
         logits, deltas, centered = self(maps)
         anchors = self._anchors(maps)

@@ -40,8 +40,8 @@ def paired_iou(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 def decode(anchors: Tensor, deltas: Tensor, stds: tuple[float, ...], size: tuple[int, int] | None = None) -> Tensor:
     """(..., 4) deltas to (..., 4) corner anchors: corner boxes, clipped to a (height, width) where one is given."""
-    centre, sides = to_centres(anchors).split(2, dim=-1)
-    moved, grown = (deltas * deltas.new_tensor(stds)).split(2, dim=-1)
+    centre, sides = torch.split(to_centres(anchors), 2, dim=-1)
+    moved, grown = torch.split(deltas * deltas.new_tensor(stds), 2, dim=-1)
     grown = grown.clamp(-_LARGEST_GROWTH, _LARGEST_GROWTH)
     boxes = to_corners(torch.cat([centre + moved * sides, sides * grown.exp()], dim=-1))
     return boxes if size is None else clip(boxes, size)
@@ -49,7 +49,7 @@ def decode(anchors: Tensor, deltas: Tensor, stds: tuple[float, ...], size: tuple
 
 def encode(anchors: Tensor, boxes: Tensor) -> Tensor:
     """(..., 4) deltas that lead from corner anchors to corner boxes, with standard deviations of one."""
-    (centre, sides), (goal, goal_sides) = (to_centres(side).split(2, dim=-1) for side in (anchors, boxes))
+    (centre, sides), (goal, goal_sides) = (torch.split(to_centres(side), 2, dim=-1) for side in (anchors, boxes))
     return torch.cat([(goal - centre) / sides, (goal_sides.clamp(min=1e-3) / sides).log()], dim=-1)
 
 

@@ -55,8 +55,11 @@ class DeformableAttention(nn.Module):
         # (B, S, D) to (B * heads, D / heads, S), cut into levels
         value = torch.unflatten(self.value_proj(memory), 2, (self.heads, -1)).permute(0, 2, 3, 1).flatten(0, 1)
         cells = [rows * columns for rows, columns in shapes]
-        maps = [torch.unflatten(part, 2, shape) for part, shape in zip(value.split(cells, dim=2), shapes, strict=True)]
-        chunks = zip(query.split(QUERIES_AT_ONCE, dim=1), reference.split(QUERIES_AT_ONCE, dim=1), strict=True)
+        maps = [
+            torch.unflatten(part, 2, shape)
+            for part, shape in zip(torch.split(value, cells, dim=2), shapes, strict=True)
+        ]
+        chunks = zip(*(torch.split(part, QUERIES_AT_ONCE, dim=1) for part in (query, reference)), strict=True)
         return torch.cat([self._read(maps, *chunk) for chunk in chunks], dim=1)
 
     def _read(self, maps: Sequence[Tensor], query: Tensor, reference: Tensor) -> Tensor:
@@ -72,7 +75,8 @@ class DeformableAttention(nn.Module):
             places = centre + offsets / offsets.new_tensor(columns_rows)[:, None]
         else:
             places = centre + offsets / self.points * reference[:, :, None, None, None, 2:] * 0.5
-        return self.output_proj(sample(maps, places, weights))
+        out: Tensor = self.output_proj(sample(maps, places, weights))
+        return out
 
 
 def sample(maps: Sequence[Tensor], places: Tensor, weights: Tensor) -> Tensor:

@@ -16,6 +16,9 @@ QUERY_WEIGHTS: Mapping[str, float] = {"class": 1.0, "l1": 5.0, "giou": 2.0}
 AUXILIARY_WEIGHT = 12.0
 """What every loss of an auxiliary head is multiplied by: six decoder layers, twice."""
 
+PRIOR = -4.595
+"""The logit of 1%: at first nearly everything is background."""
+
 PADDING = -1
 """The label of a query that only fills a batch: no loss sees it."""
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from vgtok.detect.atss import ATSSHead
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.losses import Targets
-from vgtok.detect.postprocess import best_boxes
+from vgtok.detect.postprocess import Prediction, best_boxes
 from vgtok.detect.pyramid import Pyramid
 from vgtok.detect.query_head import QueryHead
 from vgtok.detect.roi import RoIHead
@@ -28,9 +28,6 @@ from vgtok.tokenize.tokens import Tokens
 
 Head = Literal["query", "atss"]
 """The heads that predict."""
-
-Prediction = tuple[Tensor, Tensor, Tensor]
-"""(N, 4) boxes x0 y0 x1 y1 in canvas pixels, (N,) scores, best first, and (N,) labels."""
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,16 @@ from vgtok.detect.boxes import clip, to_corners
 from vgtok.detect.losses import SetPrediction
 from vgtok.detect.suppression import soft_nms_by_class
 
+Prediction = tuple[Tensor, Tensor, Tensor]
+"""(N, 4) boxes x0 y0 x1 y1 in canvas pixels, (N,) scores, best first, and (N,) labels."""
+
 _OVERLAP = 0.8
 _LEAST_SCORE = 1e-3
 
 
 def best_boxes(
     prediction: SetPrediction, size: tuple[int, int], clipped: Sequence[tuple[int, int]], candidates: int, most: int
-) -> list[tuple[Tensor, Tensor, Tensor]]:
+) -> list[Prediction]:
     """(N, 4) corner boxes in pixels, (N,) scores and (N,) labels of every image, at most `most`, best first.
 
     Boxes are shares of `size` (height, width) and are cut to each image's own size in `clipped`; `candidates` pairs of

@@ -68,7 +68,7 @@ class QueryGroups:
         pieces = [
             SetPrediction(logits, boxes)
             for logits, boxes in zip(
-                prediction.logits.split(lengths, dim=1), prediction.boxes.split(lengths, dim=1), strict=True
+                *(torch.split(part, lengths, dim=1) for part in (prediction.logits, prediction.boxes)), strict=True
             )
         ]
         return pieces[0], dict(zip(self.parts, pieces[1:], strict=True))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from vgtok.detect.boxes import inverse_sigmoid
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.deformable import QUERIES_AT_ONCE, Shapes
-from vgtok.detect.losses import SetPrediction
+from vgtok.detect.losses import PRIOR, SetPrediction
 from vgtok.detect.position import FEEDBACK_ORDER, box_code, cell_centres, cell_codes
 from vgtok.detect.queries import QueryGroups
 from vgtok.detect.transformer import Decoder, Encoder
@@ -29,7 +29,7 @@ class Encoded:
 
     def maps(self) -> list[Tensor]:
         """A (B, D, rows, columns) view per level."""
-        parts = self.memory.split([rows * columns for rows, columns in self.shapes], dim=1)
+        parts = torch.split(self.memory, [rows * columns for rows, columns in self.shapes], dim=1)
         # (B, rows * columns, D) to (B, D, rows, columns)
         return [torch.unflatten(p.transpose(1, 2), 2, shape) for p, shape in zip(parts, self.shapes, strict=True)]
 
@@ -71,8 +71,7 @@ class QueryHead(nn.Module):
         self.label_embedding = nn.Embedding(config.classes, config.dim)
         self.downsample = _downsample(config.dim) if config.auxiliary else None
         for branch in self.cls_branches:
-            # A prior of 1%: at first nearly every query is background.
-            nn.init.constant_(cast(nn.Linear, branch).bias, -4.595)
+            nn.init.constant_(cast(nn.Linear, branch).bias, PRIOR)
 
     def encode(self, levels: Sequence[Tensor]) -> Encoded:
         """A (B, D, rows, columns) map per level, encoded."""
@@ -102,7 +101,9 @@ class QueryHead(nn.Module):
         # A first box that leaves the image has no finite logits; what it proposes lies in the far corner.
         start = torch.where(inside, inverse_sigmoid(first, eps=1e-6), torch.inf)
         logits, steps = [], []
-        for cells, valid in zip(memory.split(QUERIES_AT_ONCE, 1), inside.split(QUERIES_AT_ONCE), strict=True):
+        for cells, valid in zip(
+            torch.split(memory, QUERIES_AT_ONCE, dim=1), torch.split(inside, QUERIES_AT_ONCE), strict=True
+        ):
             features = self.transformer.enc_output_norm(self.transformer.enc_output(cells * valid))
             logits.append(self.cls_branches[-1](features))
             steps.append(self.reg_branches[-1](features))

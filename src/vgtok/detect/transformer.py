@@ -29,7 +29,7 @@ class EncoderLayer(nn.Module):
         reference = centres.expand(len(cells), -1, -1)
         cells = self.norms[0](cells + self.attention(cells + codes, reference, cells, shapes))
         # In chunks: the hidden layer of 196,416 cells would be the largest tensor of all.
-        chunks = [self.norms[1](chunk + self.ffn(chunk)) for chunk in cells.split(QUERIES_AT_ONCE, dim=1)]
+        chunks = [self.norms[1](chunk + self.ffn(chunk)) for chunk in torch.split(cells, QUERIES_AT_ONCE, dim=1)]
         return torch.cat(chunks, dim=1)
 
 

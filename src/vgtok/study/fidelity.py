@@ -21,9 +21,8 @@ from vgtok.encode.loading import load_weights
 from vgtok.encode.registry import configuration
 from vgtok.errors import InputError
 from vgtok.parallel import map_with_progress
-from vgtok.show.plot import PALETTE
 from vgtok.study.paper import BUDGETS
-from vgtok.study.result import ImageJob, Inputs, Result, Row, Study, image_jobs
+from vgtok.study.result import PALETTE, ImageJob, Inputs, Result, Row, Study, image_jobs
 from vgtok.tokenize.canvas import Canvas
 from vgtok.tokenize.frame import Frame
 from vgtok.tokenize.geometry import CELL
