@@ -35,11 +35,11 @@ def vgtok(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     return run
 
 
-@pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
     # A model this small only loses by several threads.
     torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("models") / "small"
+    folder = tmp_path / "small"
     save_detector(small_detector(), folder)
     return folder
 
@@ -126,6 +126,9 @@ def test_a_stopped_run_goes_on(
     code, _, err = vgtok(*arguments, "--budget", 0.7)
     assert code == 1
     assert "differs in budget" in err
+    save_detector(small_detector(seed=5), model)
+    assert "differs in weights" in vgtok(*arguments)[2]
+    assert "budget: 2.0 is outside" in vgtok(*arguments, "--budget", 2)[2]
 
 
 def test_a_bad_file_stops_nothing(vgtok: Run, model: Path, frames: Path, tmp_path: Path) -> None:

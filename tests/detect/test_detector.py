@@ -1,6 +1,7 @@
 """The detector as a user holds it: any image in, results in the caller's own pixels out."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from PIL import Image
 from tests.detect.small_models import small_detector
 from vgtok import Tokenizer
 from vgtok.calibrate.tables import load_table
+from vgtok.detect.coco_names import COCO
 from vgtok.detect.detector import Detector
 from vgtok.detect.result import Result
 from vgtok.errors import InputError
@@ -121,6 +123,8 @@ def test_results_take_every_form(result: Result, tmp_path: Path) -> None:
     assert first["category_id"] == 5 + result.labels[0]
     assert first["bbox"][2] == pytest.approx(result.boxes[0, 2] - result.boxes[0, 0], abs=1e-3)
     assert result.to_coco(7)[0]["category_id"] == 1 + result.labels[0]
+    as_coco = replace(result, class_names=COCO, labels=result.labels + 77)
+    assert {row["category_id"] for row in as_coco.to_coco(7)} <= {88, 89, 90}
     lines = result.to_csv().splitlines()
     assert lines[0] == "name,label,score,x0,y0,x1,y1"
     assert len(lines) == 1 + len(result)

@@ -25,6 +25,7 @@ from vgtok.data.dataset import IMAGE_SUFFIXES
 from vgtok.errors import VGTokError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import progress_bar
+from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from vgtok.detect.detector import Detector
@@ -76,8 +77,11 @@ def detect(
         except VGTokError as error:
             fail(argument, error)
     outputs = set(write or (Output.picture, Output.coco))
+    # Refused here once, not for every frame.
+    Tokenizer(budget=budget)
     settings = {
         "model": model,
+        "weights": _stamp(Path(model) / "config.json" if Path(model).is_dir() else Path(model)),
         "budget": budget,
         "score_threshold": score_threshold,
         "max_detections": max_detections,
@@ -182,7 +186,7 @@ class _Run:
 
 
 def _stamp(path: Path) -> list[int]:
-    """Size and time of a file: what changes when it does."""
+    """Size and time of a file: what changes when it does; nothing where there is none."""
     try:
         status = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""The 80 classes of COCO in the order detectors number them: what the released checkpoints tell apart."""
+"""The 80 classes of COCO, which the released checkpoints tell apart, in the order detectors number them."""
 
 COCO = (
     "person",
@@ -82,3 +82,8 @@ COCO = (
     "hair drier",
     "toothbrush",
 )
+
+_GAPS = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
+
+COCO_IDS = tuple(number for number in range(1, 91) if number not in _GAPS)
+"""The category number of each class in COCO's own files, which left ten of ninety unused."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vgtok.detect.coco_names import COCO, COCO_IDS
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import write_bytes, write_text
 from vgtok.tokenize.tokens import Tokens
@@ -77,11 +78,17 @@ class Result:
             write_bytes(path, picture_bytes(self.plot(), path))
 
     def to_coco(self, image_id: int | str, category_ids: Sequence[int] | None = None) -> list[dict[str, Any]]:
-        """Rows of a COCO results file; classes are numbered from 1 unless their ids are given in label order."""
+        """Rows of a COCO results file.
+
+        Categories are given in label order; without them COCO's own classes have COCO's numbers and any other classes
+        count from 1.
+        """
+        if category_ids is None:
+            category_ids = COCO_IDS if self.class_names == COCO else range(1, len(self.class_names) + 1)
         return [
             {
                 "image_id": image_id,
-                "category_id": label + 1 if category_ids is None else category_ids[label],
+                "category_id": category_ids[label],
                 "bbox": [round(value, 3) for value in (x0, y0, x1 - x0, y1 - y0)],
                 "score": round(score, 6),
             }
