@@ -11,8 +11,9 @@ from vgtok.detect.anchors import BACKGROUND, level_anchors
 from vgtok.detect.boxes import clip, decode, paired_iou, to_centres
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.losses import AUXILIARY_WEIGHT, PRIOR, Targets, focal
+from vgtok.detect.norms import ConvNorm
 from vgtok.detect.postprocess import Prediction
-from vgtok.detect.roi import ConvNorm, Positives
+from vgtok.detect.roi import Positives
 from vgtok.detect.suppression import nms
 
 _SCALE = 8.0

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from vgtok.encode.config import EncoderConfig
@@ -10,6 +11,8 @@ from vgtok.errors import InputError
 
 Auxiliary = Literal["roi", "atss"]
 """Heads that help training; the RoI head brings the region proposals it reads with it."""
+
+_STRIDES = (4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class DetectorConfig:
     names: tuple[str, ...]
     encoder_overrides: dict[str, Any] = field(default_factory=dict)
     queries: int = 1500
-    strides: tuple[int, ...] = (4, 8, 16, 32, 64)
+    strides: tuple[int, ...] = _STRIDES
     dim: int = 256
     heads: int = 8
     points: int = 4
@@ -52,7 +55,8 @@ class DetectorConfig:
             raise InputError("names: a detector needs at least one class")
         if self.dim % self.heads or self.dim % 4:
             raise InputError(f"dim: {self.dim} is not a multiple of {self.heads} heads and of 4 coordinates")
-        if list(self.strides) not in ([2**p for p in range(low, high)] for low in range(2, 7) for high in range(3, 8)):
+        doubling = all(after == 2 * before for before, after in pairwise(self.strides))
+        if not self.strides or not doubling or self.strides[0] not in _STRIDES or self.strides[-1] not in _STRIDES:
             raise InputError(f"strides: {self.strides} are not consecutive powers of two from 4 to 64")
         if unknown := set(self.auxiliary) - set(get_args(Auxiliary)):
             raise InputError(f"auxiliary: {', '.join(sorted(unknown))} is not one of {', '.join(get_args(Auxiliary))}")

@@ -1,25 +1,9 @@
 """The simple feature pyramid: one map of the encoder in, a map per stride out, each level from the map itself."""
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
+from vgtok.detect.norms import ChannelNorm
 from vgtok.tokenize.geometry import CELL
-
-
-class ChannelNorm(nn.Module):
-    """LayerNorm over the channels of a (B, C, H, W) map, at every place by itself."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(channels))
-        self.bias = nn.Parameter(torch.zeros(channels))
-
-    def forward(self, maps: Tensor) -> Tensor:
-        """(B, C, H, W) to the same."""
-        # The kernel normalises the last dimension; a channels-last view costs no copy.
-        last = maps.permute(0, 2, 3, 1)
-        return functional.layer_norm(last, last.shape[-1:], self.weight, self.bias, 1e-6).permute(0, 3, 1, 2)
 
 
 class Pyramid(nn.Module):

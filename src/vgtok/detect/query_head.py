@@ -15,6 +15,7 @@ from vgtok.detect.boxes import inverse_sigmoid
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.deformable import QUERIES_AT_ONCE, Shapes
 from vgtok.detect.losses import PRIOR, SetPrediction
+from vgtok.detect.norms import GroupNorm
 from vgtok.detect.position import FEEDBACK_ORDER, box_code, cell_centres, cell_codes
 from vgtok.detect.queries import QueryGroups
 from vgtok.detect.transformer import Decoder, Encoder
@@ -147,4 +148,4 @@ def _box_branch(dim: int) -> nn.Sequential:
 
 
 def _downsample(dim: int) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(dim, dim, 3, stride=2, padding=1), nn.GroupNorm(32, dim))
+    return nn.Sequential(nn.Conv2d(dim, dim, 3, stride=2, padding=1), GroupNorm(dim))

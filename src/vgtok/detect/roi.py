@@ -11,6 +11,7 @@ from vgtok.detect.anchors import assign_by_overlap, sample
 from vgtok.detect.boxes import decode, paired_iou
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.losses import AUXILIARY_WEIGHT, Targets
+from vgtok.detect.norms import ConvNorm
 from vgtok.detect.roi_align import roi_align
 
 _SIDE = 7
@@ -32,19 +33,6 @@ class Positives:
     boxes: Tensor
     labels: Tensor
     goals: Tensor
-
-
-class ConvNorm(nn.Module):
-    """A 3 x 3 convolution without bias, group norm, ReLU."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(dim, dim, 3, padding=1, bias=False)
-        self.gn = nn.GroupNorm(32, dim)
-
-    def forward(self, maps: Tensor) -> Tensor:
-        """(B, D, rows, columns) to the same."""
-        return functional.relu(self.gn(self.conv(maps)))
 
 
 class RoIHead(nn.Module):
