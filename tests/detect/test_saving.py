@@ -41,6 +41,7 @@ def test_a_save_carries_everything(tmp_path: Path) -> None:
     state = loaded.model.state_dict()
     assert all(torch.equal(tensor, state[name]) for name, tensor in original.model.state_dict().items())
     assert not loaded.model.training
+    assert len({file.stat().st_mode for file in (tmp_path / "model").iterdir()}) == 1
 
 
 def test_heads_that_only_train_can_be_left_out(tmp_path: Path) -> None:

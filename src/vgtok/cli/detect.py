@@ -206,7 +206,7 @@ def _report(run: _Run, failed: Sequence[dict[str, str]], *, json_: bool) -> None
     if not rows:
         return
     table = Table(title=f"detections written to {run.out}", title_justify="left")
-    for heading in ("frame", "detections", "tokens", "retained", "tokenizer ms", "encoder ms", "head ms"):
+    for heading in ("frame", "found", "tokens", "retained", "tokenize ms", "encode ms", "head ms"):
         table.add_column(heading, justify="left" if heading == "frame" else "right")
     for row in rows[:20]:
         times = (f"{row['ms'][part]:.0f}" for part in ("tokenizer", "encoder", "head"))

@@ -109,7 +109,10 @@ def write_co_detr(detector: Detector, path: Path) -> tuple[str, ...]:
         if path.suffix == ".safetensors":
             from safetensors.torch import save_file
 
+            permissions = temporary.stat().st_mode
             save_file({name: tensor.contiguous() for name, tensor in public.items()}, temporary)
+            # Written as a private file; it shall be as readable as any other.
+            temporary.chmod(permissions)
         else:
             torch.save({"state_dict": {name: tensor.clone() for name, tensor in public.items()}}, temporary)
     return left_out

@@ -145,7 +145,8 @@ class Detector:
 
     def _frame(self, canvas: Canvas) -> Tensor:
         """The valid pixels of a canvas as (3, H, W) uint8 on the model's device."""
-        return torch.from_numpy(canvas.image).permute(2, 0, 1).to(self.device)
+        # Copied: an image that needed no resizing is the caller's own memory, which may be read-only.
+        return torch.from_numpy(canvas.image.copy()).permute(2, 0, 1).to(self.device)
 
     def _result(
         self,

@@ -153,7 +153,11 @@ def _write_weights(state: dict[str, Tensor], draft: Path) -> Path:
     from safetensors.torch import save_file
 
     try:
+        draft.touch()
+        # Written as a private file; a model is as readable as the folder it lies in says.
+        permissions = draft.stat().st_mode
         save_file(state, draft, metadata={"format": "pt"})
+        draft.chmod(permissions)
         path = draft.with_name(f"model-{file_digest(draft)[:12]}.safetensors")
         return draft.replace(path)
     except SafetensorError as error:
