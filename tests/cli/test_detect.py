@@ -173,6 +173,7 @@ def test_models_are_counted(vgtok: Run) -> None:
     large = next(row for row in json.loads(out)["models"] if row["name"] == "co-detr-eva02-large")
     assert large["parameters"] / 1e6 == pytest.approx(364.99, abs=0.005)
     assert large["parameters_with_fusion"] / 1e6 == pytest.approx(376.27, abs=0.005)
+    assert large["dense_gflops"] == pytest.approx(12955.5, rel=1e-3)
     assert (large["classes"], large["queries"]) == (10, 1500)
     parts = {
         "encoder": 304.24,

@@ -1,14 +1,18 @@
-"""`vgtok models`: every detector by name, with its parameters by part."""
+"""`vgtok models`: every detector by name, with its parameters by part and what it costs dense."""
 
 import json
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from vgtok.cli import options
 from vgtok.errors import InputError
+from vgtok.tokenize.canvas import DEFAULT_SIZE
+from vgtok.tokenize.geometry import CELL
+from vgtok.tokenize.tokenizer import Tokenizer
 
 _PARTS = ("encoder", "neck", "query_head", "rpn_head", "roi_head", "atss_head")
 
@@ -32,31 +36,41 @@ def models(
     if json_:
         print(json.dumps({"models": rows, "shipped": shipped}))
         return
-    # Without lines: nine columns of figures must fit a terminal of 80.
-    table = Table(title="detectors, millions of parameters", title_justify="left", box=None, pad_edge=False)
+    # Without lines: ten columns of figures must fit a terminal of 80.
+    table = Table(
+        title="detectors, millions of parameters, GFLOPs dense at 2048 x 1152",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+    )
     table.add_column("name", no_wrap=True)
-    for heading in ("encoder", "neck", "query", "RPN", "RoI", "ATSS", "all", "+ fusion"):
+    for heading in ("encoder", "neck", "query", "RPN", "RoI", "ATSS", "all", "+ fusion", "GFLOPs"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         numbers = [row["parts"].get(part, 0) for part in _PARTS] + [row["parameters"], row["parameters_with_fusion"]]
-        table.add_row(row["name"], *(f"{count / 1e6:.2f}" for count in numbers))
+        cells = (f"{count / 1e6:.1f}" for count in numbers)
+        table.add_row(row["name"], *cells, f"{row['dense_gflops']:,.0f}")
     console = Console()
     console.print(table)
     console.print(f"with weights in the package: {', '.join(entry['name'] for entry in shipped) or 'none'}")
 
 
 def _counted(name: str) -> dict[str, Any]:
-    """Parameters of a configuration; the fusion of coarse tokens, which no dense model has, is told apart."""
-    import torch
-
-    from vgtok.detect.model import CoDetr
+    """Parameters of a configuration, the fusion of coarse tokens, which no dense model has, apart; and its cost."""
+    from vgtok.detect.counting import detection_flops, detector_parameters
     from vgtok.detect.registry import DETECTORS
+    from vgtok.encode.counting import execution_flops
 
     config = DETECTORS[name]
-    # Parameters are counted, not made: the meta device holds shapes alone.
-    with torch.device("meta"):
-        parts = CoDetr(config).parts()
+    parts = detector_parameters(config)
     everything = sum(parts.values())
+    # Dense costs do not depend on what the frame shows.
+    width, height = DEFAULT_SIZE
+    tokens = Tokenizer(budget=1.0)(np.zeros((height, width, 3), dtype=np.uint8))
+    grid = tokens.extent.rows(CELL), tokens.extent.columns(CELL)
+    flops = sum(execution_flops("dense", config.encoder_config(), tokens)) + sum(
+        detection_flops(config, *grid).values()
+    )
     return {
         "name": name,
         "classes": config.classes,
@@ -64,4 +78,5 @@ def _counted(name: str) -> dict[str, Any]:
         "parameters": everything - parts["fusion"],
         "parameters_with_fusion": everything,
         "parts": parts,
+        "dense_gflops": flops / 1e9,
     }
