@@ -37,19 +37,15 @@ def models(
         print(json.dumps({"models": rows, "shipped": shipped}))
         return
     # Without lines: ten columns of figures must fit a terminal of 80.
-    table = Table(
-        title="detectors, millions of parameters, GFLOPs dense at 2048 x 1152",
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-    )
+    title = "detectors, millions of parameters, GFLOPs dense at 2048 x 1152"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, collapse_padding=True)
     table.add_column("name", no_wrap=True)
     for heading in ("encoder", "neck", "query", "RPN", "RoI", "ATSS", "all", "+ fusion", "GFLOPs"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         numbers = [row["parts"].get(part, 0) for part in _PARTS] + [row["parameters"], row["parameters_with_fusion"]]
-        cells = (f"{count / 1e6:.1f}" for count in numbers)
-        table.add_row(row["name"], *cells, f"{row['dense_gflops']:,.0f}")
+        cells = (f"{count / 1e6:.2f}" for count in numbers)
+        table.add_row(row["name"], *cells, f"{row['dense_gflops']:.0f}")
     console = Console()
     console.print(table)
     console.print(f"with weights in the package: {', '.join(entry['name'] for entry in shipped) or 'none'}")
