@@ -66,6 +66,7 @@ def test_a_batch_equals_each_image_alone(head: str) -> None:
         together = model.predict(frames, tokens, 20, head)  # type: ignore[arg-type]
         for number, found in enumerate(together):
             (alone,) = model.predict(frames[number : number + 1], tokens[number : number + 1], 20, head)  # type: ignore[arg-type]
+            # 1e-4 of the frame in pixels
             torch.testing.assert_close(found[0], alone[0], atol=1e-2, rtol=1e-4)
             torch.testing.assert_close(found[1], alone[1], atol=1e-4, rtol=1e-4)
             assert torch.equal(found[2], alone[2])
@@ -167,3 +168,13 @@ def test_a_left_out_head_is_refused_by_name() -> None:
     image = frame(64, 64)
     with pytest.raises(InputError, match="ATSS"):
         model.predict([image], [partition(image, 1.0)], 10, "atss")
+
+
+def test_the_first_stage_learns_from_its_own_loss_alone() -> None:
+    model = small_model()
+    head = model.query_head
+    encoded = head.encode(model.neck(torch.randn(1, 48, 4, 4)))
+    prediction = head.decode(encoded, head.propose(encoded), None)[-1]
+    weight = head.reg_branches[-1][4].weight
+    (gradient,) = torch.autograd.grad(prediction.boxes.sum(), weight, allow_unused=True)
+    assert gradient is None

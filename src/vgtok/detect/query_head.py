@@ -114,7 +114,8 @@ class QueryHead(nn.Module):
 
     def decode(self, encoded: Encoded, proposals: SetPrediction, groups: QueryGroups | None) -> list[SetPrediction]:
         """One prediction per layer for the proposals, followed by the queries of `groups` in training."""
-        boxes = proposals.boxes
+        # The first stage learns from its own loss alone.
+        boxes = proposals.boxes.detach()
         query = self.transformer.query_embed.weight[: boxes.shape[1]].expand(len(boxes), -1, -1)
         hidden = None
         if groups is not None:
