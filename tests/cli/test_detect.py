@@ -150,6 +150,34 @@ def test_a_bad_file_stops_nothing(vgtok: Run, model: Path, frames: Path, tmp_pat
     assert "Traceback" not in err
 
 
+def test_what_no_frame_could_do_is_refused_once(vgtok: Run, model: Path, frames: Path, tmp_path: Path) -> None:
+    save_detector(small_detector(), model, auxiliary=())
+    code, _, err = vgtok("detect", frames, "--model", model, "--out", tmp_path / "out", "--head", "atss")
+    assert code == 1
+    assert err.count("without its ATSS head") == 1
+    save_detector(small_detector(), model)
+    code, out, _ = vgtok("detect", frames, "--model", model, "--out", tmp_path / "out", "--head", "atss", "--json")
+    assert code == 0
+    assert len(json.loads(out)["frames"]) == 3
+
+
+def test_a_frame_the_model_cannot_take_stops_nothing(
+    vgtok: Run, model: Path, frames: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Detector.__call__
+
+    def call(self: Detector, images: Any, **settings: Any) -> Any:
+        if (images == picture(1)).all():
+            raise RuntimeError("out of memory")
+        return original(self, images, **settings)
+
+    monkeypatch.setattr(Detector, "__call__", call)
+    code, out, err = vgtok("detect", frames, "--model", model, "--out", tmp_path / "out", "--json")
+    assert code == 1
+    assert "1.png: out of memory" in err
+    assert [row["input"] for row in json.loads(out)["frames"]] == ["0.png", "2.png"]
+
+
 def test_videos_are_read_frame_by_frame(
     vgtok: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ from vgtok.cli.frames import VIDEO_SUFFIXES, Frame, count_frames, frames_of
 from vgtok.cli.inputs import expanded, output_names
 from vgtok.cli.journal import Journal
 from vgtok.data.dataset import IMAGE_SUFFIXES
-from vgtok.errors import VGTokError
+from vgtok.errors import InputError, VGTokError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import progress_bar
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -65,9 +65,9 @@ def detect(
     errors = Console(stderr=True, soft_wrap=True)
     failed: list[dict[str, str]] = []
 
-    def fail(item: str, error: Exception) -> None:
-        failed.append({"input": item, "error": str(error)})
-        errors.print(f"[bold red]error:[/] {escape(str(error))}")
+    def fail(item: str, error: str) -> None:
+        failed.append({"input": item, "error": error})
+        errors.print(f"[bold red]error:[/] {escape(error)}")
 
     paths: list[Path] = []
     for argument in inputs:
@@ -75,9 +75,9 @@ def detect(
             found = expanded(argument, IMAGE_SUFFIXES | VIDEO_SUFFIXES)
             paths.extend(path for path in found if path not in paths)
         except VGTokError as error:
-            fail(argument, error)
+            fail(argument, str(error))
     outputs = set(write or (Output.picture, Output.coco))
-    # Refused here once, not for every frame.
+    # What would fail for every frame is refused once: the budget here, the head below.
     Tokenizer(budget=budget)
     settings = {
         "model": model,
@@ -89,6 +89,8 @@ def detect(
         "write": sorted(outputs),
     }
     detector = load(model)
+    if head is HeadName.atss and "atss" not in detector.model.config.auxiliary:
+        raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
     run = _Run(detector, settings, outputs, out, output_names(paths))
     with progress_bar() as progress:
         task = progress.add_task("detecting", total=sum(map(count_frames, paths)))
@@ -99,10 +101,10 @@ def detect(
                         run.detect(frame, path)
                     # What one frame does to the model (memory, a kernel) says nothing about the next.
                     except (VGTokError, RuntimeError, MemoryError) as error:
-                        fail(frame.item, error)
+                        fail(frame.item, f"{frame.item}: {error}")
                     progress.update(task, completed=len(run.journal.entries) + len(failed))
             except VGTokError as error:
-                fail(str(path), error)
+                fail(str(path), str(error))
     run.write_tables()
     _report(run, failed, json_=json_)
     if failed:
