@@ -1,7 +1,8 @@
 """VGTok: from pixels alone, how finely each region of a frame deserves to be read.
 
 `Tokenizer` turns an image into `Tokens`, a strict partition of the frame into 16, 32 and 64 px patches
-at the token budget you name. Names load on first use, so `import vgtok` costs next to nothing.
+at the token budget you name; `load` gives a `Detector` that finds objects at that budget. Names load on first use, so
+`import vgtok` costs next to nothing.
 """
 
 from importlib import import_module
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vgtok.calibrate.tables import load_table
+    from vgtok.detect.detector import Detector
+    from vgtok.detect.hub import load
     from vgtok.encode.wrap import unwrap, wrap
     from vgtok.errors import BudgetError, InputError, VGTokError
     from vgtok.tokenize.canvas import Canvas
@@ -24,6 +27,8 @@ _HOME = {
     "Canvas": "vgtok.tokenize.canvas",
     "RetentionTable": "vgtok.tokenize.retention",
     "load_table": "vgtok.calibrate.tables",
+    "load": "vgtok.detect.hub",
+    "Detector": "vgtok.detect.detector",
     "wrap": "vgtok.encode.wrap",
     "unwrap": "vgtok.encode.wrap",
     "VGTokError": "vgtok.errors",
@@ -34,12 +39,14 @@ _HOME = {
 __all__ = [
     "BudgetError",
     "Canvas",
+    "Detector",
     "InputError",
     "RetentionTable",
     "Tokenizer",
     "Tokens",
     "VGTokError",
     "__version__",
+    "load",
     "load_table",
     "unwrap",
     "wrap",

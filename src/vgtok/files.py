@@ -2,29 +2,42 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from vgtok.errors import InputError
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write `data` to `path` through a temporary file beside it; folders are made as needed."""
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """An empty file beside `path` to write to; it takes the name once the block ends well, and is gone if it does not.
+
+    Folders are made as needed.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        temporary = Path(name)
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
             # mkstemp is private by design; a result is as readable as any other file of the user.
             mask = os.umask(0)
             os.umask(mask)
-            Path(temporary).chmod(0o666 & ~mask)
-            Path(temporary).replace(path)
+            temporary.chmod(0o666 & ~mask)
+            yield temporary
+            temporary.replace(path)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write `data` to `path` whole."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
 
 
 def write_text(path: Path, text: str) -> None:

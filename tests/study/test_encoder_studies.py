@@ -102,4 +102,14 @@ def test_compute_counts_what_the_paper_counts(dataset: Dataset) -> None:
     assert rows["packed", 1.0] < rows["dense", 1.0] <= rows["control", 0.7]
     # Uniform density would give 2645; real partitions are denser in some windows.
     assert rows["packed", 0.4] == pytest.approx(2645, rel=0.05)
-    assert result.also["parameters"] == {"backbone": 304_237_504, "fusion": 11_277_312, "total": 315_514_816}
+    assert result.also["parameters"]["encoder"] == 304_237_504
+    assert result.also["parameters"]["fusion"] == 11_277_312
+
+
+def test_compute_adds_the_same_neck_and_head_to_every_row(dataset: Dataset) -> None:
+    result = load_study("compute").run(Inputs(dataset, workers=1))
+    dense = result.rows[0]
+    assert dense["end_to_end_gflops"] == pytest.approx(dense["paper_end_to_end_gflops"], rel=1e-3)
+    beyond = [row["end_to_end_gflops"] - row["encoder_gflops"] for row in result.rows]
+    assert beyond == pytest.approx([4673.9] * len(beyond), rel=1e-4)
+    assert all(row["end_to_end_dense_over_this"] <= max(1.0, row["dense_over_this"]) for row in result.rows)

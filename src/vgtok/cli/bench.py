@@ -80,6 +80,50 @@ def encoder(
     console.print(f"whole process at its largest: {cost.process_peak_mb:.0f} MB, weights and libraries included")
 
 
+@app.command()
+def detector(
+    config: Annotated[str, typer.Option(help="Configuration, e.g. co-detr-eva02-large.")] = "co-detr-vit-tiny",
+    image: Annotated[Path | None, typer.Option(help="A frame of your own; a rendered one unless given.")] = None,
+    budget: Annotated[float, typer.Option(help="Share of the dense grid to keep.")] = 0.4,
+    repeats: Annotated[int, typer.Option(min=1, help="Rounds; the best of each stage counts.")] = 2,
+    json_: options.Json = False,
+) -> None:
+    """Run one 2048 x 1152 frame from pixels to boxes with random weights: seconds by stage, and memory."""
+    from vgtok.bench.detector import measure_detector
+
+    if image is not None and not image.is_file():
+        raise InputError(f"{image}: no such file")
+    cost = measure_detector(config, image, budget, repeats)
+    if json_:
+        print(json.dumps(cost.to_dict()))
+        return
+    console = Console()
+    console.print(f"{config}, {cost.width} x {cost.height}, {cost.tokens} tokens, {cost.threads} threads")
+    for stage, seconds in (("tokenize", cost.tokenize_s), ("encode", cost.encode_s), ("detect", cost.detect_s)):
+        console.print(f"{stage:9} {seconds:8.2f} s")
+    console.print(f"whole process at its largest: {cost.process_peak_mb:.0f} MB, weights and libraries included")
+
+
+@app.command()
+def step(
+    config: Annotated[str, typer.Option(help="Configuration, e.g. co-detr-vit-tiny.")] = "co-detr-vit-tiny",
+    side: Annotated[int, typer.Option(min=64, help="Side of the crop in pixels.")] = 512,
+    budget: Annotated[float, typer.Option(help="Share of the dense grid to keep.")] = 1.0,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed steps.")] = 10,
+    json_: options.Json = False,
+) -> None:
+    """Time one training step on a rendered crop: forward, every loss, backward, update."""
+    from vgtok.bench.detector import measure_step
+
+    cost = measure_step(config, side, budget, repeats)
+    if json_:
+        print(json.dumps(cost.to_dict()))
+        return
+    console = Console()
+    console.print(f"{config}, {side} px, {cost.tokens} tokens, {cost.objects} objects, {cost.threads} threads")
+    console.print(f"best {cost.step_s:.2f} s, median {cost.median_s:.2f} s, processor time {cost.processor_s:.2f} s")
+
+
 def _frames(data: str | None, count: int) -> list[Path]:
     """Evenly spread frames of the data set; none where none is named."""
     if data is None and "VGTOK_VISDRONE" in os.environ:

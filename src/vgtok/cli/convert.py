@@ -1,26 +1,47 @@
-"""`vgtok convert`: annotations from one format to another, saying what the new one cannot hold."""
+"""`vgtok convert`: annotations from one format to another, and Co-DETR checkpoints to models of this library and back.
+
+What is converted is the first word after `convert`; without one of them it is annotations.
+"""
 
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from typer.core import TyperGroup
 
 from vgtok.cli import options
 from vgtok.data import convert as conversion
 from vgtok.data.dataset import open_annotated
+from vgtok.errors import InputError
 
 
-def convert(
+class _AnnotationsByDefault(TyperGroup):
+    """`vgtok convert visdrone:DIR ...` is `vgtok convert annotations visdrone:DIR ...`."""
+
+    # The context is click's own or the copy inside typer, by version.
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["annotations", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_AnnotationsByDefault, no_args_is_help=True, help="Convert annotations, or Co-DETR checkpoints and back."
+)
+
+
+@app.command("annotations")
+def annotations(
     source: Annotated[str, typer.Argument(help="visdrone:DIR, aitodv2:DIR, coco:JSON:IMAGES or yolo:YAML.")],
     to: Annotated[str, typer.Option(help="visdrone, coco or yolo.")],
     out: Annotated[Path, typer.Option(help="The json file for coco, a folder otherwise; images are linked there.")],
     json_: options.Json = False,
 ) -> None:
-    """Convert annotations; lossless where the format allows, and saying what is lost where not."""
+    """Convert annotations; lossless where the format allows, and saying what is lost where not. The default."""
     dataset = open_annotated(source)
     with Console(stderr=True).status("converting"):
         result = conversion.convert(dataset, to, out)
@@ -35,3 +56,86 @@ def convert(
         for sentence in sentences:
             console.print(f"[yellow]{label}:[/] {escape(sentence)}")
     console.print(f"open it as {escape(result.spec)}", soft_wrap=True)
+
+
+@app.command("co-detr")
+def co_detr(
+    source: Annotated[
+        Path, typer.Argument(help="A released checkpoint (.pth, .safetensors), or a saved model's folder.")
+    ],
+    out: Annotated[Path, typer.Argument(help="The folder to write; from a folder, the checkpoint file.")],
+    names: Annotated[
+        str | None,
+        typer.Option(help="Classes wanted: 'a,b,c' or a text file with one per line. Other counts start these anew."),
+    ] = None,
+    inference: Annotated[bool, typer.Option("--inference", help="Leave out the heads that only train.")] = False,
+    half: Annotated[bool, typer.Option("--half", help="Store fp16.")] = False,
+    json_: options.Json = False,
+) -> None:
+    """Turn a Co-DETR checkpoint into a model folder, or a model folder into a checkpoint; strict both ways."""
+    if source.is_dir():
+        if names is not None or inference or half:
+            raise InputError(f"{source}: --names, --inference and --half go with a checkpoint file, not with a folder")
+        _to_checkpoint(source, out, json_=json_)
+    else:
+        _to_folder(source, out, _class_names(names), inference=inference, half=half, json_=json_)
+
+
+def _to_folder(source: Path, out: Path, names: list[str] | None, *, inference: bool, half: bool, json_: bool) -> None:
+    from vgtok.detect.checkpoint import convert_co_detr
+    from vgtok.detect.saving import save_detector
+    from vgtok.encode.loading import read_state
+
+    if out.is_file():
+        raise InputError(f"{out}: is a file; a model is written to a folder")
+    with Console(stderr=True).status("converting"):
+        converted = convert_co_detr(read_state(source), str(source), names)
+        save_detector(converted.detector, out, auxiliary=() if inference else None, half=half)
+    document = {
+        "model": str(out),
+        "tensors": converted.tensors,
+        "classes": len(converted.detector.names),
+        "parts": converted.detector.model.parts(),
+        "reinitialised": list(converted.reinitialised),
+        "licence": converted.detector.licence,
+    }
+    if json_:
+        print(json.dumps(document))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"{converted.tensors} tensors, every one in its place; {document['classes']} classes")
+    for name in converted.reinitialised:
+        console.print(f"[yellow]new:[/] {escape(name)}")
+    console.print(f"[yellow]licence:[/] {escape(converted.detector.licence)}")
+    console.print(f"open it as vgtok.load({str(out)!r})")
+
+
+def _to_checkpoint(source: Path, out: Path, *, json_: bool) -> None:
+    from vgtok.detect.checkpoint import write_co_detr
+    from vgtok.detect.saving import load_detector
+
+    if out.is_dir():
+        raise InputError(f"{out}: is a folder; a checkpoint is written to a file, .pth or .safetensors")
+    with Console(stderr=True).status("converting"):
+        left_out = write_co_detr(load_detector(source), out)
+    if json_:
+        print(json.dumps({"checkpoint": str(out), "left_out": left_out}))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    for name in left_out:
+        console.print(f"[yellow]left out:[/] {escape(name)}, which the public layout has no place for")
+    console.print(f"written to {escape(str(out))}")
+
+
+def _class_names(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    path = Path(text)
+    try:
+        entries = path.read_text().splitlines() if path.is_file() else text.split(",")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a text file of class names ({error})") from None
+    names = [entry.strip() for entry in entries if entry.strip()]
+    if not names or len(set(names)) != len(names):
+        raise InputError(f"--names: '{text}' does not give each class once; use 'a,b,c' or a file with one per line")
+    return names

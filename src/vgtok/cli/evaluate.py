@@ -1,8 +1,9 @@
-"""`vgtok evaluate`: detections against a data set by its own protocol, as a table, JSON or a report."""
+"""`vgtok evaluate`: detections, or a model, against a data set by its own protocol, as a table, JSON or a report."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,6 +12,8 @@ from rich.table import Table
 
 from vgtok.cli import options
 from vgtok.data.dataset import open_annotated
+from vgtok.data.subset import spread
+from vgtok.errors import InputError
 from vgtok.evaluate.evaluation import ClassResult, Evaluation, apply_protocol, evaluate_scored
 from vgtok.evaluate.mistakes import find_mistakes
 from vgtok.evaluate.predictions import read_predictions
@@ -18,10 +21,17 @@ from vgtok.evaluate.protocols import protocol_for
 
 
 def evaluate(
-    predictions: Annotated[
-        Path, typer.Option(help="A COCO results json; image_id is the integer id, the file name or its stem.")
-    ],
     data: options.AnnotatedData,
+    predictions: Annotated[
+        Path | None, typer.Option(help="A COCO results json; image_id is the integer id, the file name or its stem.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Instead of predictions: a model to run, by folder, file, shipped or hub name.")
+    ] = None,
+    budget: Annotated[float, typer.Option(help="With --model: share of the dense grid every image is read at.")] = 0.40,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="With --model: only so many images, spread evenly over the set.")
+    ] = None,
     protocol: Annotated[
         str | None,
         typer.Option(help="visdrone, visdrone-toolkit, aitodv2 or coco; the data set's own unless told otherwise."),
@@ -33,13 +43,27 @@ def evaluate(
     json_: options.Json = False,
 ) -> None:
     """Score detections: AP in points, with the cap, the images and the boxes it was taken over."""
+    if (predictions is None) == (model is None):
+        raise InputError("evaluate: give either --predictions, a results file, or --model, a detector to run")
+    if limit is not None and model is None:
+        raise InputError("--limit: goes with --model; a results file is scored over all images")
     dataset = open_annotated(data)
     rules = protocol_for(protocol, dataset.name, max_detections)
     errors = Console(stderr=True)
-    with errors.status("reading"):
-        detections = read_predictions(predictions, dataset)
-        scored = apply_protocol(dataset, detections, rules)
+    run: dict[str, Any] = {}
+    if predictions is not None:
+        with errors.status("reading"):
+            detections = read_predictions(predictions, dataset)
+    else:
+        from vgtok.detect.hub import load
+        from vgtok.evaluate.running import run_detector
+
+        assert model is not None
+        dataset = dataset if limit is None else spread(dataset, limit)
+        ran = run_detector(load(model), dataset, budget, rules.max_detections)
+        detections, run = ran.detections, {"model": model, "budget": budget, **ran.to_dict()}
     with errors.status("evaluating"):
+        scored = apply_protocol(dataset, detections, rules)
         result = evaluate_scored(dataset.name, scored, len(detections), rules)
     if report is not None:
         from vgtok.show.evaluation_report import write_report
@@ -47,9 +71,22 @@ def evaluate(
         with errors.status("writing the report"):
             write_report(result, find_mistakes(scored, rules.max_detections), dataset.images, report)
     if json_:
-        print(json.dumps(result.to_dict()))
-    else:
-        _print(result, report)
+        print(json.dumps({**result.to_dict(), **run}))
+        return
+    _print(result, report)
+    if run:
+        _print_run(run)
+
+
+def _print_run(run: Mapping[str, Any]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"{escape(run['model'])} at {run['retained']:.2%} of the tokens, {run['ms']:.0f} ms an image")
+    for label, names in (
+        ("not in the data", run["unused_classes"]),
+        ("not known to the model", run["missing_classes"]),
+    ):
+        if names:
+            console.print(f"[yellow]classes {label}:[/] {escape(', '.join(names))}")
 
 
 def _print(result: Evaluation, report: Path | None) -> None:

@@ -29,6 +29,9 @@ Data = Annotated[
 AnnotatedData = Annotated[
     str, typer.Option("--data", help="visdrone:DIR, aitodv2:DIR[:SPLIT], coco:JSON:IMAGES or yolo:YAML[:SPLIT].")
 ]
+Model = Annotated[
+    str, typer.Option("--model", help="A saved model's folder, a Co-DETR checkpoint, a shipped model or a hub name.")
+]
 Out = Annotated[Path, typer.Option(help="Where results go.")]
 
 DEFAULT_CANVAS = "2048x1152"

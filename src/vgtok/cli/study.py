@@ -41,7 +41,7 @@ def study(
     if data is None and "VGTOK_VISDRONE" in os.environ and frame is None:
         data = f"visdrone:{os.environ['VGTOK_VISDRONE']}"
     dataset = open_dataset(data) if data else None
-    result = chosen.run(Inputs(dataset, workers or default_workers(), frame))
+    result = chosen.run(Inputs(dataset, workers or default_workers(), frame, out))
     document = {
         "study": chosen.name,
         "title": chosen.title,

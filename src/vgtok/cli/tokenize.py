@@ -3,7 +3,6 @@
 import io
 import json
 from enum import StrEnum
-from glob import glob, has_magic
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,8 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from vgtok.cli import options
-from vgtok.data.dataset import images_in
-from vgtok.errors import InputError, VGTokError
+from vgtok.cli.inputs import expanded, output_names
+from vgtok.errors import VGTokError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import progress_bar
 from vgtok.tokenize.images import read_image
@@ -58,10 +57,10 @@ def tokenize(
     paths: list[Path] = []
     for argument in images:
         try:
-            paths.extend(path for path in _expanded(argument) if path not in paths)
+            paths.extend(path for path in expanded(argument) if path not in paths)
         except VGTokError as error:
             fail(argument, error)
-    names = _output_names(paths)
+    names = output_names(paths)
     with progress_bar() as progress:
         for path in progress.track(paths, description="tokenizing"):
             try:
@@ -75,32 +74,6 @@ def tokenize(
     if failed:
         errors.print(f"{len(done)} images tokenized, {len(failed)} inputs could not be")
         raise typer.Exit(1)
-
-
-def _expanded(argument: str) -> list[Path]:
-    """The image files an argument stands for: itself, a folder's images, or what a glob matches."""
-    path = Path(argument)
-    if path.is_dir():
-        return list(images_in(path))
-    if has_magic(argument) and not path.exists():
-        matches = sorted(glob(argument, recursive=True))
-        if not matches:
-            raise InputError(f"{argument}: matches no file")
-        return [Path(match) for match in matches]
-    return [path]
-
-
-def _output_names(paths: list[Path]) -> dict[Path, str]:
-    """A name per image for its results: its stem, with a number where two images share one."""
-    taken: set[str] = set()
-    names = {}
-    for path in paths:
-        name, number = path.stem, 2
-        while name in taken:
-            name, number = f"{path.stem}-{number}", number + 1
-        taken.add(name)
-        names[path] = name
-    return names
 
 
 def _one(path: Path, name: str, tokenizer: Tokenizer, outputs: set[Output], out: Path) -> dict[str, Any]:

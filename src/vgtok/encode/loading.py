@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vgtok.encode.encoder import Encoder
 from vgtok.encode.sources import SOURCES
@@ -28,15 +28,19 @@ def load_weights(encoder: Encoder, path: str | Path, source: str) -> None:
     encoder.load_state_dict(state)
 
 
-def check_state(state: Mapping[str, Tensor], encoder: Encoder, origin: str) -> None:
-    """Refuse a state dict that does not fit, naming every missing, extra and misshapen tensor."""
-    wanted = {name: tuple(t.shape) for name, t in encoder.state_dict().items()}
+def check_state(state: Mapping[str, Tensor], module: nn.Module, origin: str) -> None:
+    """Refuse a state dict that does not fit a module, naming every missing, extra and misshapen tensor."""
+    check_tensors(state, module.state_dict(), f"{origin}: does not fit this {type(module).__name__}")
+
+
+def check_tensors(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], verdict: str) -> None:
+    """Refuse tensors that differ from the wanted ones in name or shape; `verdict` opens the message."""
     missing = sorted(wanted.keys() - state.keys())
     extra = sorted(state.keys() - wanted.keys())
     misshapen = [
-        f"{name} {tuple(state[name].shape)} instead of {shape}"
-        for name, shape in wanted.items()
-        if name in state and tuple(state[name].shape) != shape
+        f"{name} {tuple(state[name].shape)} instead of {tuple(tensor.shape)}"
+        for name, tensor in wanted.items()
+        if name in state and state[name].shape != tensor.shape
     ]
     faults = [
         f"{label}: {', '.join(names)}"
@@ -44,9 +48,7 @@ def check_state(state: Mapping[str, Tensor], encoder: Encoder, origin: str) -> N
         if names
     ]
     if faults:
-        raise InputError(
-            f"{origin}: does not fit this encoder; {'; '.join(faults)}. Choose the configuration it was made with"
-        )
+        raise InputError(f"{verdict}; {'; '.join(faults)}. Choose the configuration it was made with")
 
 
 def read_state(path: Path) -> dict[str, Tensor]:

@@ -23,11 +23,15 @@ CANVASES: dict[str, CanvasSize] = {"aitodv2": (2048, 2048)}
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a study runs on: an opened data set, how many processes, and for pictures a frame of choice."""
+    """What a study runs on: an opened data set, how many processes, for pictures a frame of choice.
+
+    `out` is the folder results go to, where a long study also keeps what it needs to go on after a stop.
+    """
 
     dataset: Dataset | None
     workers: int
     frame: str | None = None
+    out: Path = Path("vgtok-study")
 
     @property
     def data(self) -> Dataset:

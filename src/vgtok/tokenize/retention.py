@@ -64,12 +64,15 @@ class RetentionTable:
         held = ", ".join(f"{curve.scorer} at {curve.rank:g}" for curve in self.curves)
         raise InputError(f"table '{self.name}': no curve for scorer '{scorer}' at gate rank {rank:g}; it holds {held}")
 
+    def to_document(self) -> dict[str, Any]:
+        """The table as JSON has it."""
+        return {"format": FORMAT, "version": FORMAT_VERSION, **asdict(self)}
+
     def save(self, path: Path) -> None:
         """Write the table as JSON, whole or not at all."""
         from vgtok.files import write_text
 
-        document = {"format": FORMAT, "version": FORMAT_VERSION, **asdict(self)}
-        write_text(path, json.dumps(document, indent=1) + "\n")
+        write_text(path, json.dumps(self.to_document(), indent=1) + "\n")
 
     @classmethod
     def from_file(cls, path: Path) -> "RetentionTable":
@@ -80,11 +83,16 @@ class RetentionTable:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from None
         except ValueError as error:
             raise InputError(f"{path}: not a retention table ({error})") from None
+        return cls.from_document(document, str(path))
+
+    @classmethod
+    def from_document(cls, document: object, origin: str) -> "RetentionTable":
+        """Read what `to_document` made; `origin` is what errors call it."""
         if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise InputError(f"{path}: not a retention table; make one with 'vgtok calibrate'")
+            raise InputError(f"{origin}: not a retention table; make one with 'vgtok calibrate'")
         if document.get("version") != FORMAT_VERSION:
             raise InputError(
-                f"{path}: retention table of version {document.get('version')}; this release reads {FORMAT_VERSION}"
+                f"{origin}: retention table of version {document.get('version')}; this release reads {FORMAT_VERSION}"
             )
         try:
             curves = tuple(
@@ -93,4 +101,4 @@ class RetentionTable:
             )
             return cls(document["name"], document["measured_on"], curves)
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{path}: damaged retention table ({error!r})") from None
+            raise InputError(f"{origin}: damaged retention table ({error!r})") from None

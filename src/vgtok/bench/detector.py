@@ -1,0 +1,119 @@
+"""What a detector costs on this machine: a frame from pixels to boxes, and one training step on a crop.
+
+Weights are random: cost does not depend on them.
+"""
+
+import resource
+import sys
+import time
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vgtok.data.synthetic import render_scene
+from vgtok.detect.model import CoDetr
+from vgtok.detect.registry import detector_configuration
+from vgtok.encode.counting import default_threads
+from vgtok.tokenize.canvas import fit_canvas
+from vgtok.tokenize.images import read_image
+from vgtok.tokenize.tokenizer import Tokenizer
+
+_SEED = 7
+
+
+@dataclass(frozen=True)
+class DetectorCost:
+    """Best times in seconds of one frame by stage, and the most memory the process ever had."""
+
+    config: str
+    budget: float
+    height: int
+    width: int
+    tokens: int
+    threads: int
+    tokenize_s: float
+    encode_s: float
+    detect_s: float
+    process_peak_mb: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON has them."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Best and median seconds of one training step, forward, backward and update, and the processor time of the best.
+
+    Processor time is what the step would take on one quiet core.
+    """
+
+    config: str
+    budget: float
+    side: int
+    tokens: int
+    objects: int
+    threads: int
+    step_s: float
+    median_s: float
+    processor_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON has them."""
+        return asdict(self)
+
+
+def measure_detector(config: str, image: Path | None, budget: float, repeats: int) -> DetectorCost:
+    """Run one 2048 x 1152 frame, a rendered one where none is given, from pixels to boxes."""
+    torch.manual_seed(0)
+    model = CoDetr(detector_configuration(config)).eval()
+    pixels = render_scene(_SEED, 2048, 1152).pixels if image is None else read_image(image)
+    canvas = fit_canvas(pixels)
+    tokenizer = Tokenizer(budget=budget)
+    frame = torch.from_numpy(canvas.image).permute(2, 0, 1)
+    rounds = []
+    with torch.inference_mode():
+        for _ in range(repeats):
+            marks = [time.perf_counter()]
+            tokens = tokenizer.partition(canvas)
+            marks.append(time.perf_counter())
+            maps = model.encoder([frame], [tokens]).maps
+            marks.append(time.perf_counter())
+            model.predict_maps(maps, [(tokens.height, tokens.width)], 500)
+            marks.append(time.perf_counter())
+            rounds.append([after - before for before, after in pairwise(marks)])
+    best = [min(times) for times in zip(*rounds, strict=True)]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
+    return DetectorCost(
+        config, budget, tokens.height, tokens.width, len(tokens), default_threads(), best[0], best[1], best[2], peak
+    )
+
+
+def measure_step(config: str, side: int, budget: float, repeats: int) -> StepCost:
+    """Train on one rendered crop of `side` px; the first step warms up and does not count."""
+    torch.manual_seed(0)
+    model = CoDetr(detector_configuration(config))
+    scene = render_scene(_SEED, side, side)
+    frame = torch.from_numpy(scene.pixels).permute(2, 0, 1).contiguous()
+    tokens = Tokenizer(budget=budget, canvas="native")(scene.pixels)
+    kept = scene.labels < model.config.classes
+    target = {"boxes": torch.from_numpy(scene.boxes[kept]), "labels": torch.from_numpy(scene.labels[kept])}
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-5)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        losses = model.loss([frame], [tokens], [target])
+        torch.autograd.backward(torch.stack(list(losses.values())).sum())
+        optimiser.step()
+
+    step()
+    rounds = []
+    for _ in range(repeats):
+        start, processor = time.perf_counter(), time.process_time()
+        step()
+        rounds.append((time.perf_counter() - start, time.process_time() - processor))
+    best, median = min(rounds), sorted(rounds)[len(rounds) // 2]
+    return StepCost(config, budget, side, len(tokens), int(kept.sum()), default_threads(), best[0], median[0], best[1])

@@ -1,0 +1,153 @@
+"""The ATSS head: one anchor per cell, positives chosen by the statistics of each object's nearest anchors."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vgtok.detect.anchors import BACKGROUND, level_anchors
+from vgtok.detect.boxes import clip, decode, paired_iou, to_centres
+from vgtok.detect.config import DetectorConfig
+from vgtok.detect.losses import AUXILIARY_WEIGHT, PRIOR, Targets, focal
+from vgtok.detect.norms import ConvNorm
+from vgtok.detect.postprocess import Prediction
+from vgtok.detect.roi import Positives
+from vgtok.detect.suppression import nms
+
+_SCALE = 8.0
+_STDS = (0.1, 0.1, 0.2, 0.2)
+_NEAREST = 9
+_GIOU_WEIGHT = 2.0
+_CANDIDATES = 1000
+_OVERLAP = 0.6
+_OBJECTS_AT_ONCE = 64
+
+
+class ATSSHead(nn.Module):
+    """A convolution each for classes and boxes, then logits, deltas and centerness per cell of every map."""
+
+    def __init__(self, config: DetectorConfig) -> None:
+        super().__init__()
+        self.classes = config.classes
+        self.strides = (*config.strides, 2 * config.strides[-1])
+        self.cls_convs = nn.ModuleList([ConvNorm(config.dim)])
+        self.reg_convs = nn.ModuleList([ConvNorm(config.dim)])
+        self.atss_cls = nn.Conv2d(config.dim, config.classes, 3, padding=1)
+        self.atss_reg = nn.Conv2d(config.dim, 4, 3, padding=1)
+        self.atss_centerness = nn.Conv2d(config.dim, 1, 3, padding=1)
+        self.scales = nn.ParameterList(torch.ones(()) for _ in self.strides)
+        for layer in self.modules():
+            if isinstance(layer, nn.Conv2d):
+                nn.init.normal_(layer.weight, std=0.01)
+        nn.init.constant_(cast(Tensor, self.atss_cls.bias), PRIOR)
+
+    def forward(self, maps: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """(B, D, rows, columns) per stride to (B, A_l, classes) logits, (B, A_l, 4) deltas, (B, A_l) centerness."""
+        logits, deltas, centered = [], [], []
+        for level, scale in zip(maps, self.scales, strict=True):
+            features, places = level, level
+            for by_class, by_box in zip(self.cls_convs, self.reg_convs, strict=True):
+                features, places = by_class(features), by_box(places)
+            # (B, k, rows, columns) to (B, rows * columns, k)
+            logits.append(self.atss_cls(features).flatten(2).transpose(1, 2))
+            deltas.append((self.atss_reg(places) * scale).flatten(2).transpose(1, 2))
+            centered.append(self.atss_centerness(places).flatten(1))
+        return logits, deltas, centered
+
+    def loss(self, maps: Sequence[Tensor], targets: Sequence[Targets]) -> tuple[dict[str, Tensor], list[Positives]]:
+        """Losses `class`, `giou` and `centerness` over B images, and the positives of each image."""
+        logits, deltas, centered = (torch.cat(levels, dim=1).float() for levels in self(maps))
+        levels = self._anchors(maps)
+        anchors = torch.cat(levels)
+        zero = logits.sum() * 0.0
+        by_class, by_overlap, by_centre, count, weight = zero, zero, zero, 0, zero
+        positives = []
+        for image, target in enumerate(targets):
+            owner = assign_by_statistics(levels, target.boxes)
+            found = (owner >= 0).nonzero().flatten()
+            labels = torch.full((len(anchors),), self.classes, dtype=torch.long, device=anchors.device)
+            labels[found] = target.labels[owner[found]]
+            goals = target.boxes[owner[found]]
+            by_class = by_class + focal(logits[image], labels).sum()
+            middle = centerness(anchors[found], goals)
+            giou = paired_iou(decode(anchors[found], deltas[image, found], _STDS), goals)[1]
+            by_overlap = by_overlap + ((1 - giou) * middle).sum()
+            by_centre = by_centre + functional.binary_cross_entropy_with_logits(
+                centered[image, found], middle, reduction="sum"
+            )
+            count, weight = count + len(found), weight + middle.sum()
+            positives.append(Positives(anchors[found], labels[found], goals))
+        losses = {
+            "class": by_class / max(count, 1),
+            "giou": _GIOU_WEIGHT * by_overlap / weight.clamp(min=1.0),
+            "centerness": by_centre / max(count, 1),
+        }
+        return {name: AUXILIARY_WEIGHT * value for name, value in losses.items()}, positives
+
+    def predict(self, maps: Sequence[Tensor], sizes: Sequence[tuple[int, int]], most: int) -> list[Prediction]:
+        """Boxes (N, 4), scores (N,), labels (N,) of B images, best first, clipped to their (height, width)."""
+        logits, deltas, centered = self(maps)
+        anchors = self._anchors(maps)
+        results = []
+        for image, size in enumerate(sizes):
+            boxes, scores, labels = [], [], []
+            for logit, delta, centre, anchor in zip(logits, deltas, centered, anchors, strict=True):
+                # (A, classes) scores, flat; the best pairs of anchor and class
+                score = (logit[image].sigmoid() * centre[image].sigmoid()[:, None]).float().flatten()
+                best = score.topk(min(_CANDIDATES, len(score)))
+                where = best.indices // self.classes
+                boxes.append(clip(decode(anchor[where], delta[image, where].float(), _STDS), size))
+                scores.append(best.values)
+                labels.append(best.indices % self.classes)
+            box, value, label = torch.cat(boxes), torch.cat(scores), torch.cat(labels)
+            # Set apart by class, boxes of two classes never overlap.
+            kept = nms(box + (label * (max(size) + 1))[:, None], value, _OVERLAP)[:most]
+            results.append((box[kept], value[kept], label[kept]))
+        return results
+
+    def _anchors(self, maps: Sequence[Tensor]) -> list[Tensor]:
+        shapes = [(level.shape[2], level.shape[3]) for level in maps]
+        return level_anchors(shapes, self.strides, (_SCALE,), (1.0,), maps[0])
+
+
+def assign_by_statistics(levels: Sequence[Tensor], objects: Tensor) -> Tensor:
+    """(A,) object each anchor of all (A_l, 4) levels answers for, among (N, 4) corner boxes.
+
+    Candidates are the nine anchors of every level nearest to an object's centre. One becomes positive if it overlaps
+    the object by at least the mean plus the deviation of the candidates' overlaps, and its centre lies inside it. An
+    anchor wanted twice goes to the object it overlaps more.
+    """
+    anchors = torch.cat(list(levels))
+    owner = torch.full((len(anchors),), BACKGROUND, dtype=torch.long, device=anchors.device)
+    best = torch.full((len(anchors),), -1.0, device=anchors.device)
+    firsts = torch.tensor([0, *(len(level) for level in levels)], device=anchors.device).cumsum(0)
+    for start in range(0, len(objects), _OBJECTS_AT_ONCE):
+        boxes = objects[start : start + _OBJECTS_AT_ONCE]
+        centres = to_centres(boxes)[:, :2]
+        near = []
+        for level, first in zip(levels, firsts[:-1], strict=True):
+            distance = torch.cdist(centres, to_centres(level)[:, :2])
+            near.append(distance.topk(min(_NEAREST, len(level)), dim=1, largest=False).indices + first)
+        # (n, candidates)
+        candidates = torch.cat(near, dim=1)
+        overlap = paired_iou(anchors[candidates], boxes[:, None])[0]
+        threshold = overlap.mean(dim=1, keepdim=True) + overlap.std(dim=1, keepdim=True)
+        middle = to_centres(anchors[candidates])[..., :2]
+        margin = torch.minimum(middle - boxes[:, None, :2], boxes[:, None, 2:] - middle).amin(dim=-1)
+        row, column = ((overlap >= threshold) & (margin > 0.01)).nonzero(as_tuple=True)
+        wanted, amount = candidates[row, column], overlap[row, column]
+        reached = best.scatter_reduce(0, wanted, amount, "amax")
+        wins = (amount == reached[wanted]) & (amount > best[wanted])
+        owner[wanted[wins]] = start + row[wins]
+        best = reached
+    return owner
+
+
+def centerness(anchors: Tensor, boxes: Tensor) -> Tensor:
+    """(P,) how central each anchor's centre lies in its box: 1 in the middle, 0 at the border; (P, 4) corners each."""
+    centre = to_centres(anchors)[:, :2]
+    before, after = centre - boxes[:, :2], boxes[:, 2:] - centre
+    ratio = torch.minimum(before, after) / torch.maximum(before, after).clamp(min=1e-6)
+    return ratio.clamp(min=0).prod(dim=1).sqrt()

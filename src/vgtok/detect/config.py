@@ -1,0 +1,88 @@
+"""What a detector is, as one frozen dataclass: every size is a value of it, and it survives a round trip by JSON."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from itertools import pairwise
+from typing import Any, Literal, get_args
+
+from vgtok.encode.config import EncoderConfig
+from vgtok.encode.registry import configuration
+from vgtok.errors import InputError
+
+Auxiliary = Literal["roi", "atss"]
+"""Heads that help training; the RoI head brings the region proposals it reads with it."""
+
+_STRIDES = (4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True)
+class DetectorConfig:
+    """One Co-DETR.
+
+    `encoder` names a configuration of `vgtok.encode.registry` and `encoder_overrides` the fields it changes; `names`
+    are the classes. `strides` of the pyramid are powers of two in pixels, one level each. `denoising` is the number of
+    noised queries a group count is made of, `positives` the most boxes an auxiliary head hands to the decoder.
+    Proposals are cut to `proposals_before` ahead of suppression and to `proposals` after it; the RoI head trains on
+    `roi_samples` of them.
+    """
+
+    encoder: str
+    names: tuple[str, ...]
+    encoder_overrides: dict[str, Any] = field(default_factory=dict)
+    queries: int = 1500
+    strides: tuple[int, ...] = _STRIDES
+    dim: int = 256
+    heads: int = 8
+    points: int = 4
+    hidden: int = 2048
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    denoising: int = 300
+    label_noise: float = 0.5
+    box_noise: float = 0.4
+    auxiliary: tuple[Auxiliary, ...] = ("roi", "atss")
+    positives: int = 300
+    roi_hidden: int = 1024
+    roi_samples: int = 512
+    proposals_before: int = 4000
+    proposals: int = 1000
+
+    def __post_init__(self) -> None:
+        # JSON has lists where this has tuples.
+        for name in ("names", "strides", "auxiliary"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if not self.names:
+            raise InputError("names: a detector needs at least one class")
+        if self.dim % self.heads or self.dim % 4:
+            raise InputError(f"dim: {self.dim} is not a multiple of {self.heads} heads and of 4 coordinates")
+        doubling = all(after == 2 * before for before, after in pairwise(self.strides))
+        if not self.strides or not doubling or self.strides[0] not in _STRIDES or self.strides[-1] not in _STRIDES:
+            raise InputError(f"strides: {self.strides} are not consecutive powers of two from 4 to 64")
+        if unknown := set(self.auxiliary) - set(get_args(Auxiliary)):
+            raise InputError(f"auxiliary: {', '.join(sorted(unknown))} is not one of {', '.join(get_args(Auxiliary))}")
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return len(self.names)
+
+    @property
+    def levels(self) -> int:
+        """How many maps the pyramid has."""
+        return len(self.strides)
+
+    def encoder_config(self) -> EncoderConfig:
+        """The encoder's configuration, overrides applied."""
+        overrides = {k: tuple(v) if isinstance(v, list) else v for k, v in self.encoder_overrides.items()}
+        return configuration(self.encoder, **overrides)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as a JSON file holds them."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "DetectorConfig":
+        """The configuration a JSON file holds; refuses fields it does not know."""
+        if unknown := values.keys() - {item.name for item in fields(cls)}:
+            raise InputError(f"config: unknown fields {', '.join(sorted(unknown))}")
+        return cls(**values)

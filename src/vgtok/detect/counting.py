@@ -1,0 +1,64 @@
+"""What the neck and the query head cost beyond the encoder: a constant of the frame's size, whatever the tokens.
+
+Counted from the modules' own weights, two FLOPs per multiply-add; bilinear sampling, norms and activations are left
+out, as in `vgtok.encode.counting`.
+"""
+
+import torch
+from torch import nn
+
+from vgtok.detect.config import DetectorConfig
+from vgtok.detect.model import CoDetr
+from vgtok.detect.pyramid import Pyramid, level_shapes
+from vgtok.detect.query_head import QueryHead
+
+
+def detection_flops(config: DetectorConfig, rows: int, columns: int) -> dict[str, int]:
+    """FLOPs from a map of (rows, columns) cells to the last layer's boxes, by part; auxiliary heads do not run."""
+    with torch.device("meta"):
+        neck = Pyramid(config.encoder_config().dim, config.dim, config.strides)
+        head = QueryHead(config)
+    cells = sum(down * across for down, across in level_shapes(rows, columns, config.strides))
+    first_stage = [head.transformer.enc_output, head.cls_branches[-1], head.reg_branches[-1]]
+    return {
+        "neck": sum(_branch_flops(neck.get_submodule(name), rows, columns) for name, _ in neck.named_children()),
+        "cells": 2 * cells * _weights(head.transformer.encoder),
+        "proposals": 2 * cells * sum(_weights(part) for part in first_stage),
+        "queries": _decoder_flops(head, cells, min(config.queries, cells)),
+    }
+
+
+def detector_parameters(config: DetectorConfig) -> dict[str, int]:
+    """Parameters by part, the fusion apart, without allocating any."""
+    with torch.device("meta"):
+        return CoDetr(config).parts()
+
+
+def _branch_flops(branch: nn.Module, rows: int, columns: int) -> int:
+    """One branch of the pyramid, layer after layer."""
+    total = 0
+    for layer in branch.children():
+        if isinstance(layer, nn.Upsample):
+            rows, columns = 2 * rows, 2 * columns
+        elif isinstance(layer, nn.MaxPool2d) or (isinstance(layer, nn.Conv2d) and layer.stride == (2, 2)):
+            rows, columns = -(-rows // 2), -(-columns // 2)
+        if isinstance(layer, nn.Conv2d):
+            total += 2 * rows * columns * layer.weight.numel()
+    return total
+
+
+def _decoder_flops(head: QueryHead, cells: int, queries: int) -> int:
+    """All decoder layers: values of every cell, everything else per query, the box branch before and after the norm."""
+    decoder = head.transformer.decoder
+    on_cells = sum(_weights(layer.get_submodule("cross_attention.value_proj")) for layer in decoder.layers)
+    layers = len(decoder.layers)
+    branches = sum(_weights(part) for part in head.cls_branches[:layers])
+    branches += 2 * sum(_weights(part) for part in head.reg_branches[:layers])
+    on_queries = _weights(decoder.layers) - on_cells + layers * _weights(decoder.ref_point_head) + branches
+    attention = layers * 4 * queries**2 * head.config.dim
+    return 2 * cells * on_cells + 2 * queries * on_queries + attention
+
+
+def _weights(module: nn.Module) -> int:
+    """Entries of all weight matrices inside: one multiply-add each per vector that passes through."""
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.ndim == 2)

@@ -1,0 +1,202 @@
+"""The detector a user holds: images of any kind in, results in the caller's pixels out.
+
+It hides canvas, tokens, batches and precision; the budget is an argument of each call, never part of the weights.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, overload
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vgtok.detect.model import CoDetr, Head
+from vgtok.detect.result import Result, Timings
+from vgtok.errors import InputError
+from vgtok.tokenize.canvas import DEFAULT_SIZE, Canvas, CanvasSize, fit_canvas
+from vgtok.tokenize.images import ImageLike, read_image
+from vgtok.tokenize.retention import RetentionTable
+from vgtok.tokenize.tokenizer import Tokenizer
+from vgtok.tokenize.tokens import Tokens
+
+DEFAULT_BUDGET = 0.40
+MAX_DETECTIONS = 1000
+"""Detections an image keeps unless told otherwise, as the released models do."""
+
+
+class Detector:
+    """A Co-DETR with what it needs to be used: canvas, retention table, licence note.
+
+    >>> detector = vgtok.load("model")                    # doctest: +SKIP
+    >>> result = detector("frame.jpg", budget=0.40)       # doctest: +SKIP
+    >>> result.plot().save("found.png")                   # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        model: CoDetr,
+        *,
+        canvas: CanvasSize = DEFAULT_SIZE,
+        table: RetentionTable | None = None,
+        licence: str = "",
+    ) -> None:
+        self.model = model.eval()
+        self.canvas = canvas
+        self.table = table
+        self.licence = licence
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Class names, in label order."""
+        return self.model.config.names
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives."""
+        return next(self.model.parameters()).device
+
+    def to(self, device: str | torch.device) -> "Detector":
+        """Move the model; returns the detector."""
+        self.model.to(device)
+        return self
+
+    def calibrated(self, budget: float, **settings: Any) -> Tokenizer:
+        """The percentile tokenizer whose mean over the images of the model's own retention table is `budget`."""
+        if self.table is None:
+            raise InputError("calibrated: this model carries no retention table; use budget= or Tokenizer.calibrated")
+        return Tokenizer.calibrated(self.table, budget, canvas=self.canvas, **settings)
+
+    @overload
+    def __call__(
+        self,
+        images: list[ImageLike] | tuple[ImageLike, ...],
+        *,
+        budget: float | None = None,
+        tokenizer: Tokenizer | None = None,
+        max_detections: int = MAX_DETECTIONS,
+        score_threshold: float = 0.0,
+        head: Head = "query",
+    ) -> list[Result]: ...
+
+    @overload
+    def __call__(
+        self,
+        images: ImageLike,
+        *,
+        budget: float | None = None,
+        tokenizer: Tokenizer | None = None,
+        max_detections: int = MAX_DETECTIONS,
+        score_threshold: float = 0.0,
+        head: Head = "query",
+    ) -> Result: ...
+
+    def __call__(
+        self,
+        images: Any,
+        *,
+        budget: float | None = None,
+        tokenizer: Tokenizer | None = None,
+        max_detections: int = MAX_DETECTIONS,
+        score_threshold: float = 0.0,
+        head: Head = "query",
+    ) -> Result | list[Result]:
+        """Detect in one image, or in a list of images of any sizes as one batch.
+
+        Give either `budget`, the share of the dense grid each image is read at (40% unless told otherwise, 1 is the
+        dense model), or a `tokenizer` of your own, whose canvas then counts. `head` "atss" reads the one-stage head
+        where the model has it.
+        """
+        if budget is not None and tokenizer is not None:
+            raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
+        if max_detections < 1:
+            raise InputError(f"max_detections: {max_detections} is not a number of detections, 1 or more")
+        if head not in ("query", "atss"):
+            raise InputError(f"head: '{head}' is not one of query, atss")
+        if head == "atss" and "atss" not in self.model.config.auxiliary:
+            raise InputError("head: this model was saved without its ATSS head; use head='query'")
+        reader = tokenizer or Tokenizer(DEFAULT_BUDGET if budget is None else budget, canvas=self.canvas)
+        several = isinstance(images, list | tuple)
+        results = self._detect(list(images) if several else [images], reader, max_detections, score_threshold, head)
+        return results if several else results[0]
+
+    def _detect(
+        self, images: Sequence[ImageLike], reader: Tokenizer, max_detections: int, score_threshold: float, head: Head
+    ) -> list[Result]:
+        if not images:
+            return []
+        pixels = [read_image(image) for image in images]
+        started = time.perf_counter()
+        canvases = [fit_canvas(image, reader.canvas) for image in pixels]
+        tokens = [reader.partition(canvas) for canvas in canvases]
+        tokenized = time.perf_counter() - started
+        clock = _Clock(self.device)
+        with torch.inference_mode(), _timed(self.model.encoder, clock):
+            begun = clock.now()
+            predictions = self.model.predict([self._frame(canvas) for canvas in canvases], tokens, max_detections, head)
+            taken = clock.now() - begun
+        share = 1000 / len(images)
+        timings = Timings(tokenized * share, clock.spent * share, (taken - clock.spent) * share)
+        return [
+            self._result(prediction, canvas, partition, image, timings, score_threshold)
+            for prediction, canvas, partition, image in zip(predictions, canvases, tokens, pixels, strict=True)
+        ]
+
+    def _frame(self, canvas: Canvas) -> Tensor:
+        """The valid pixels of a canvas as (3, H, W) uint8 on the model's device."""
+        # Copied: an image that needed no resizing is the caller's own memory, which may be read-only.
+        return torch.from_numpy(canvas.image.copy()).permute(2, 0, 1).to(self.device)
+
+    def _result(
+        self,
+        prediction: tuple[Tensor, Tensor, Tensor],
+        canvas: Canvas,
+        tokens: Tokens,
+        image: np.ndarray[Any, np.dtype[np.uint8]],
+        timings: Timings,
+        score_threshold: float,
+    ) -> Result:
+        boxes, scores, labels = (part.float().cpu().numpy() for part in prediction)
+        placed = canvas.to_source(boxes)
+        # A box wholly in the padding is clipped to nothing.
+        kept = (scores >= score_threshold) & (placed[:, 2] > placed[:, 0]) & (placed[:, 3] > placed[:, 1])
+        return Result(
+            boxes=placed[kept],
+            scores=scores[kept],
+            labels=labels[kept].astype(np.int64),
+            class_names=self.names,
+            tokens=tokens,
+            timings=timings,
+            image=image,
+        )
+
+
+class _Clock:
+    """Seconds on the device: a GPU works behind the program's back, so each reading waits for it."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._wait: Callable[[], None] = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+        self.spent = 0.0
+
+    def now(self) -> float:
+        self._wait()
+        return time.perf_counter()
+
+
+@contextmanager
+def _timed(module: nn.Module, clock: _Clock) -> Iterator[None]:
+    """Add the time `module` takes inside the block to the clock's `spent`."""
+
+    def before(*_: object) -> None:
+        clock.spent -= clock.now()
+
+    def after(*_: object) -> None:
+        clock.spent += clock.now()
+
+    hooks = [module.register_forward_pre_hook(before), module.register_forward_hook(after)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

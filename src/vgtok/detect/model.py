@@ -1,0 +1,125 @@
+"""The whole network: encoder, pyramid, query head and the auxiliary heads that help it train.
+
+Images of one size run together, sizes take turns: no map is ever padded, so what an image's neighbours are changes
+nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from vgtok.detect.atss import ATSSHead
+from vgtok.detect.config import DetectorConfig
+from vgtok.detect.losses import Targets
+from vgtok.detect.postprocess import Prediction, best_boxes
+from vgtok.detect.pyramid import Pyramid
+from vgtok.detect.query_head import QueryHead
+from vgtok.detect.roi import RoIHead
+from vgtok.detect.rpn import RPNHead
+from vgtok.detect.training import group_losses
+from vgtok.encode.dense import encode_dense
+from vgtok.encode.encoder import Encoder
+from vgtok.errors import InputError
+from vgtok.tokenize.geometry import CELL
+from vgtok.tokenize.tokens import Tokens
+
+Head = Literal["query", "atss"]
+"""The heads that predict."""
+
+
+@dataclass(frozen=True)
+class SizeGroup:
+    """Images of one grid: their `numbers` in the batch, `features` (b, D, rows, columns), `size` (height, width) px.
+
+    The size is that of the grid, a whole number of cells: what shares of the image are shares of.
+    """
+
+    numbers: tuple[int, ...]
+    features: Tensor
+    size: tuple[int, int]
+
+
+class CoDetr(nn.Module):
+    """`encoder`, `neck`, `query_head`, and `rpn_head`, `roi_head`, `atss_head` where the configuration has them."""
+
+    def __init__(self, config: DetectorConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config.encoder_config())
+        self.neck = Pyramid(self.encoder.config.dim, config.dim, config.strides)
+        self.query_head = QueryHead(config)
+        with_roi = "roi" in config.auxiliary
+        self.rpn_head = RPNHead(config) if with_roi else None
+        self.roi_head = RoIHead(config) if with_roi else None
+        self.atss_head = ATSSHead(config) if "atss" in config.auxiliary else None
+
+    def predict(
+        self, frames: Sequence[Tensor], tokens: Sequence[Tokens], max_detections: int, head: Head = "query"
+    ) -> list[Prediction]:
+        """B (3, H, W) uint8 frames on the canvas with their partitions to a prediction each."""
+        maps = self.encoder(frames, tokens).maps
+        return self.predict_maps(maps, [(t.height, t.width) for t in tokens], max_detections, head)
+
+    def predict_dense(self, frames: Sequence[Tensor], max_detections: int, head: Head = "query") -> list[Prediction]:
+        """B (3, H, W) frames with every cell a token, as the released model runs; a prediction each."""
+        maps = [encode_dense(self.encoder, frame[None]).maps[0] for frame in frames]
+        return self.predict_maps(maps, [(f.shape[1], f.shape[2]) for f in frames], max_detections, head)
+
+    def predict_maps(
+        self, maps: Sequence[Tensor], sizes: Sequence[tuple[int, int]], max_detections: int, head: Head = "query"
+    ) -> list[Prediction]:
+        """B (D, rows, columns) feature maps of frames of (height, width) to a prediction each."""
+        if head == "atss" and self.atss_head is None:
+            raise InputError("head: this model was built or saved without its ATSS head; use head='query'")
+        results: dict[int, Prediction] = {}
+        for group in _by_size(maps):
+            encoded = self.query_head.encode(self.neck(group.features))
+            clipped = [sizes[number] for number in group.numbers]
+            if head == "atss":
+                assert self.atss_head is not None
+                found = self.atss_head.predict(self.query_head.auxiliary_maps(encoded), clipped, max_detections)
+            else:
+                prediction = self.query_head.decode(encoded, self.query_head.propose(encoded), None)[-1]
+                found = best_boxes(prediction, group.size, clipped, self.config.queries, max_detections)
+            results.update(zip(group.numbers, found, strict=True))
+        return [results[number] for number in range(len(maps))]
+
+    def loss(
+        self, frames: Sequence[Tensor], tokens: Sequence[Tokens], targets: Sequence[Mapping[str, Tensor]]
+    ) -> dict[str, Tensor]:
+        """Every weighted loss by name; targets hold (N, 4) `boxes` x0 y0 x1 y1 in canvas px and (N,) `labels`.
+
+        Where sizes differ, each size counts by its share of the images.
+        """
+        device = self.encoder.embedding.table.device
+        objects = [
+            Targets(target["boxes"].to(device, torch.float32), target["labels"].to(device, torch.long))
+            for target in targets
+        ]
+        total: dict[str, Tensor] = {}
+        for group in _by_size(self.encoder(frames, tokens).maps):
+            share = len(group.numbers) / len(frames)
+            losses = group_losses(self, group.features, [objects[n] for n in group.numbers], group.size)
+            for name, value in losses.items():
+                total[name] = total.get(name, 0) + share * value
+        return total
+
+    def parts(self) -> dict[str, int]:
+        """Parameters by part, the coarse tokens' fusion apart from the encoder."""
+        counts = {name: sum(p.numel() for p in part.parameters()) for name, part in self.named_children()}
+        fusion = self.encoder.embedding.fusion
+        counts["fusion"] = 0 if fusion is None else sum(p.numel() for p in fusion.parameters())
+        counts["encoder"] -= counts["fusion"]
+        return counts
+
+
+def _by_size(maps: Sequence[Tensor]) -> Iterator[SizeGroup]:
+    """Stack (D, rows, columns) maps of equal size, in order of first appearance."""
+    numbers: dict[tuple[int, int], list[int]] = {}
+    for number, features in enumerate(maps):
+        numbers.setdefault((features.shape[1], features.shape[2]), []).append(number)
+    for (rows, columns), members in numbers.items():
+        yield SizeGroup(tuple(members), torch.stack([maps[n] for n in members]), (rows * CELL, columns * CELL))

@@ -1,0 +1,152 @@
+"""The query head: pyramid maps to a set of boxes, by an encoder over cells and a decoder over queries.
+
+Two stages: every encoded cell proposes a box, the best become the decoder's first boxes. In training, noised ground
+truth and the positives of auxiliary heads are further groups of queries in the same decoder pass.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from vgtok.detect.boxes import inverse_sigmoid
+from vgtok.detect.config import DetectorConfig
+from vgtok.detect.deformable import QUERIES_AT_ONCE, Shapes
+from vgtok.detect.losses import PRIOR, SetPrediction
+from vgtok.detect.norms import GroupNorm
+from vgtok.detect.position import FEEDBACK_ORDER, box_code, cell_centres, cell_codes
+from vgtok.detect.queries import QueryGroups
+from vgtok.detect.transformer import Decoder, Encoder
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """`memory` (B, S, D): encoded cells of all levels, of which `shapes` are the (rows, columns)."""
+
+    memory: Tensor
+    shapes: Shapes
+
+    def maps(self) -> list[Tensor]:
+        """A (B, D, rows, columns) view per level."""
+        parts = torch.split(self.memory, [rows * columns for rows, columns in self.shapes], dim=1)
+        # (B, rows * columns, D) to (B, D, rows, columns)
+        return [torch.unflatten(p.transpose(1, 2), 2, shape) for p, shape in zip(parts, self.shapes, strict=True)]
+
+
+class QueryTransformer(nn.Module):
+    """The learned parts around encoder and decoder: level and query embeddings, the first stage's projection."""
+
+    def __init__(self, config: DetectorConfig) -> None:
+        super().__init__()
+        dim = config.dim
+        self.level_embeds = nn.Parameter(torch.empty(config.levels, dim))
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+        self.enc_output = nn.Linear(dim, dim)
+        self.enc_output_norm = nn.LayerNorm(dim)
+        self.query_embed = nn.Embedding(config.queries, dim)
+        self.aux_pos_trans = nn.ModuleDict({name: nn.Linear(2 * dim, dim) for name in config.auxiliary})
+        self.aux_pos_trans_norm = nn.ModuleDict({name: nn.LayerNorm(dim) for name in config.auxiliary})
+        nn.init.normal_(self.level_embeds)
+
+    def feedback(self, head: str, boxes: Tensor) -> Tensor:
+        """(B, P, 4) positives of the auxiliary head of that name to (B, P, D) decoder queries."""
+        # Through logits and back: what lies at the border is moved as far inside as everywhere else.
+        code = box_code(inverse_sigmoid(boxes).sigmoid(), self.query_embed.embedding_dim // 2, FEEDBACK_ORDER)
+        query: Tensor = self.aux_pos_trans_norm[head](self.aux_pos_trans[head](code))
+        return query
+
+
+class QueryHead(nn.Module):
+    """Classes and boxes of queries; a branch pair per decoder layer and one for the first stage."""
+
+    def __init__(self, config: DetectorConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.transformer = QueryTransformer(config)
+        branches = config.decoder_layers + 1
+        self.cls_branches = nn.ModuleList(nn.Linear(config.dim, config.classes) for _ in range(branches))
+        self.reg_branches = nn.ModuleList(_box_branch(config.dim) for _ in range(branches))
+        self.label_embedding = nn.Embedding(config.classes, config.dim)
+        self.downsample = _downsample(config.dim) if config.auxiliary else None
+        for branch in self.cls_branches:
+            nn.init.constant_(cast(nn.Linear, branch).bias, PRIOR)
+
+    def encode(self, levels: Sequence[Tensor]) -> Encoded:
+        """A (B, D, rows, columns) map per level, encoded."""
+        shapes = [(level.shape[2], level.shape[3]) for level in levels]
+        # (B, D, rows, columns) to (B, S, D)
+        cells = torch.cat([level.flatten(2).transpose(1, 2) for level in levels], dim=1)
+        codes = [
+            code + level
+            for code, level in zip(
+                cell_codes(shapes, self.config.dim // 2, cells), self.transformer.level_embeds, strict=True
+            )
+        ]
+        centres = torch.cat(cell_centres(shapes, cells))
+        return Encoded(self.transformer.encoder(cells, torch.cat(codes), centres, shapes), shapes)
+
+    def auxiliary_maps(self, encoded: Encoded) -> list[Tensor]:
+        """What auxiliary heads read: the (B, D, rows, columns) encoded levels and one coarser by half."""
+        assert self.downsample is not None
+        maps = encoded.maps()
+        return [*maps, self.downsample(maps[-1])]
+
+    def propose(self, encoded: Encoded) -> SetPrediction:
+        """The boxes of the best cells, as many as there are queries, or all where there are fewer cells."""
+        memory, shapes = encoded.memory, encoded.shapes
+        first = _first_boxes(shapes, memory)
+        inside = ((first > 0.01) & (first < 0.99)).all(dim=-1, keepdim=True)
+        # A first box that leaves the image has no finite logits; what it proposes lies in the far corner.
+        start = torch.where(inside, inverse_sigmoid(first, eps=1e-6), torch.inf)
+        logits, steps = [], []
+        for cells, valid in zip(
+            torch.split(memory, QUERIES_AT_ONCE, dim=1), torch.split(inside, QUERIES_AT_ONCE), strict=True
+        ):
+            features = self.transformer.enc_output_norm(self.transformer.enc_output(cells * valid))
+            logits.append(self.cls_branches[-1](features))
+            steps.append(self.reg_branches[-1](features))
+        scores, boxes = torch.cat(logits, dim=1), (torch.cat(steps, dim=1) + start).sigmoid()
+        best = scores.amax(dim=-1).topk(min(self.config.queries, memory.shape[1]), dim=1).indices[..., None]
+        return SetPrediction(torch.take_along_dim(scores, best, dim=1), torch.take_along_dim(boxes, best, dim=1))
+
+    def decode(self, encoded: Encoded, proposals: SetPrediction, groups: QueryGroups | None) -> list[SetPrediction]:
+        """One prediction per layer for the proposals, followed by the queries of `groups` in training."""
+        # The first stage learns from its own loss alone.
+        boxes = proposals.boxes.detach()
+        query = self.transformer.query_embed.weight[: boxes.shape[1]].expand(len(boxes), -1, -1)
+        hidden = None
+        if groups is not None:
+            query, boxes = torch.cat([query, groups.content], dim=1), torch.cat([boxes, groups.boxes], dim=1)
+            hidden = groups.hidden(proposals.boxes.shape[1])
+        outputs, starts = self.transformer.decoder(
+            query, boxes, encoded.memory, encoded.shapes, list(self.reg_branches), hidden
+        )
+        return [
+            SetPrediction(classify(output), (step(output) + inverse_sigmoid(start)).sigmoid())
+            for classify, step, output, start in zip(
+                self.cls_branches, self.reg_branches, outputs, starts, strict=False
+            )
+        ]
+
+
+def _first_boxes(shapes: Shapes, like: Tensor) -> Tensor:
+    """(S, 4) boxes of all cells before the first stage moves them: twice as large on every level."""
+    boxes = []
+    for level, centres in enumerate(cell_centres(shapes, like)):
+        boxes.append(torch.cat([centres, torch.full_like(centres, 0.05 * 2**level)], dim=-1))
+    return torch.cat(boxes)
+
+
+def _box_branch(dim: int) -> nn.Sequential:
+    branch = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, dim), nn.ReLU(), last := nn.Linear(dim, 4))
+    # Boxes start where their references are.
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    return branch
+
+
+def _downsample(dim: int) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(dim, dim, 3, stride=2, padding=1), GroupNorm(dim))

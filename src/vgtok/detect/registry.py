@@ -1,0 +1,55 @@
+"""Detector configurations by name: the paper's, two smaller ones, and one that two CPU cores can train."""
+
+from dataclasses import replace
+from typing import Any
+
+from vgtok.detect.config import DetectorConfig
+from vgtok.errors import InputError
+
+VISDRONE = (
+    "pedestrian",
+    "people",
+    "bicycle",
+    "car",
+    "van",
+    "truck",
+    "tricycle",
+    "awning-tricycle",
+    "bus",
+    "motor",
+)
+"""The ten classes of VisDrone in its order."""
+
+DETECTORS: dict[str, DetectorConfig] = {
+    "co-detr-eva02-large": DetectorConfig("eva02-large", VISDRONE),
+    "co-detr-eva02-base": DetectorConfig("eva02-base", VISDRONE),
+    "co-detr-eva02-small": DetectorConfig("eva02-small", VISDRONE, queries=900, hidden=1024),
+    "co-detr-vit-tiny": DetectorConfig(
+        "vit-tiny",
+        VISDRONE,
+        # Windows of 16 cells keep attention cheap; the class token belongs to none.
+        {"window": 16, "global_blocks": (2, 5, 8, 11), "prefix": 0},
+        queries=300,
+        strides=(8, 16, 32),
+        dim=96,
+        heads=4,
+        points=2,
+        hidden=384,
+        encoder_layers=2,
+        decoder_layers=3,
+        denoising=100,
+        positives=100,
+        roi_hidden=256,
+        roi_samples=64,
+        proposals_before=1000,
+        proposals=300,
+    ),
+}
+"""Every detector by name."""
+
+
+def detector_configuration(name: str, **changes: Any) -> DetectorConfig:
+    """The configuration called `name`, with fields changed by keyword."""
+    if name not in DETECTORS:
+        raise InputError(f"detector: '{name}' is not one of {', '.join(DETECTORS)}")
+    return replace(DETECTORS[name], **changes)

@@ -1,0 +1,89 @@
+"""Overlapping boxes to the ones that stay: NMS and linear soft-NMS in plain PyTorch, no compiled operator.
+
+Both take boxes that compete with each other; `soft_nms_by_class` keeps the classes of one image apart.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_BLOCK = 512
+"""Boxes settled at a time: an overlap matrix of a block by all later boxes is what NMS holds in memory."""
+
+
+def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
+    """Indices of the boxes (N, 4) x0 y0 x1 y1 that no better kept one overlaps by more than the threshold: (K,).
+
+    The kept come by falling score; among equal scores the earlier box wins.
+    """
+    order = scores.argsort(descending=True, stable=True)
+    boxes = boxes.detach()[order].float()
+    alive = torch.ones(len(boxes), dtype=torch.bool, device=boxes.device)
+    for start in range(0, len(boxes), _BLOCK):
+        stop = min(start + _BLOCK, len(boxes))
+        over = overlaps(boxes[start:stop], boxes[start:]) > iou_threshold
+        kept = _settled(over[:, : stop - start], alive[start:stop])
+        alive[start:stop] = kept
+        alive[stop:] &= ~over[kept, stop - start :].any(dim=0)
+    return order[alive]
+
+
+def soft_nms(boxes: Tensor, scores: Tensor, iou_threshold: float, min_score: float) -> tuple[Tensor, Tensor]:
+    """Lower the score of boxes (N, 4) that overlap a better one, by one minus the overlap: (K,) indices, (K,) scores.
+
+    A box loses score to every better one it overlaps by the threshold or more, and is gone below `min_score`. The kept
+    come by falling new score.
+    """
+    return _softened(overlaps(boxes, boxes), scores, iou_threshold, min_score)
+
+
+def soft_nms_by_class(
+    boxes: Tensor, scores: Tensor, labels: Tensor, iou_threshold: float, min_score: float
+) -> tuple[Tensor, Tensor]:
+    """`soft_nms` where only boxes of the same label (N,) overlap: (K,) indices and scores, all classes by score."""
+    overlap = overlaps(boxes, boxes) * (labels[:, None] == labels[None, :])
+    return _softened(overlap, scores, iou_threshold, min_score)
+
+
+def overlaps(first: Tensor, second: Tensor) -> Tensor:
+    """Intersection over union of (N, 4) with (M, 4) boxes: (N, M); boxes without area overlap nothing."""
+    # (N, 1) and (1, M) coordinates: each side of the intersections is then one (N, M) plane.
+    x0, y0, x1, y1 = first.detach().float().T[..., None]
+    u0, v0, u1, v1 = second.detach().float().T[:, None]
+    wide = (torch.minimum(x1, u1) - torch.maximum(x0, u0)).clamp_(min=0)
+    high = (torch.minimum(y1, v1) - torch.maximum(y0, v0)).clamp_(min=0)
+    inside = wide.mul_(high)
+    union = (x1 - x0) * (y1 - y0) + (u1 - u0) * (v1 - v0) - inside
+    return torch.where(union > 0, inside / union, 0.0)
+
+
+def _settled(over: Tensor, alive: Tensor) -> Tensor:
+    """Which of (n,) boxes in falling order greedy NMS keeps, given the (n, n) overlaps above the threshold.
+
+    A box stays unless a kept earlier one overlaps it. Each round settles at least one more box from the top, and the
+    rule has one solution, so the first round that changes nothing has found it.
+    """
+    earlier = over.triu(diagonal=1)
+    kept = alive
+    while True:
+        settled = alive & ~(earlier & kept[:, None]).any(dim=0)
+        if torch.equal(settled, kept):
+            return kept
+        kept = settled
+
+
+def _softened(overlap: Tensor, scores: Tensor, iou_threshold: float, min_score: float) -> tuple[Tensor, Tensor]:
+    # One box after the other by nature: plain arrays on the host are quicker at it than any device.
+    left = scores.detach().float().cpu().numpy().copy()
+    weights = torch.where(overlap >= iou_threshold, 1 - overlap, 1.0).cpu().numpy()
+    left[left < min_score] = -np.inf
+    chosen: list[int] = []
+    new_scores: list[float] = []
+    while len(left) and np.isfinite(best := left[(index := int(left.argmax()))]):
+        chosen.append(index)
+        new_scores.append(float(best))
+        left *= weights[index]
+        left[left < min_score] = -np.inf
+        left[index] = -np.inf
+    device = scores.device
+    return torch.tensor(chosen, dtype=torch.long, device=device), torch.tensor(new_scores, device=device).to(scores)

@@ -1,0 +1,78 @@
+"""One training pass over images of one size: auxiliary heads first, then one decoder pass for all queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from vgtok.detect.denoising import denoising_queries
+from vgtok.detect.feedback import feedback_queries
+from vgtok.detect.losses import SetPrediction, Targets, match, query_losses
+from vgtok.detect.queries import QueryGroups, QueryPart
+from vgtok.detect.query_head import Encoded
+from vgtok.detect.roi import Positives
+
+if TYPE_CHECKING:
+    from vgtok.detect.model import CoDetr
+
+
+def group_losses(
+    model: CoDetr, features: Tensor, targets: Sequence[Targets], size: tuple[int, int]
+) -> dict[str, Tensor]:
+    """Weighted losses by name, `part/kind` or `part/layer/kind`, of b (D, rows, columns) maps of (height, width)."""
+    encoded = model.query_head.encode(model.neck(features))
+    losses, positives = _auxiliary_losses(model, encoded, targets, size)
+    proposals = model.query_head.propose(encoded)
+    losses |= _named("proposals", query_losses(proposals, match(proposals, targets, size), size))
+    groups = _query_groups(model, positives, targets, size)
+    for layer, everything in enumerate(model.query_head.decode(encoded, proposals, groups)):
+        queries, others = everything, dict[str, SetPrediction]()
+        if groups is not None:
+            queries, others = groups.split(everything)
+            for name, prediction in others.items():
+                found = query_losses(prediction, groups.parts[name].assigned, size)
+                losses |= _named(f"{name}/{layer}", found)
+        losses |= _named(f"queries/{layer}", query_losses(queries, match(queries, targets, size), size))
+    return losses
+
+
+def _auxiliary_losses(
+    model: CoDetr, encoded: Encoded, targets: Sequence[Targets], size: tuple[int, int]
+) -> tuple[dict[str, Tensor], dict[str, list[Positives]]]:
+    """Losses of the auxiliary heads the model has, and the positives of each by name."""
+    losses: dict[str, Tensor] = {}
+    positives: dict[str, list[Positives]] = {}
+    if not model.config.auxiliary:
+        return losses, positives
+    maps = model.query_head.auxiliary_maps(encoded)
+    if model.rpn_head is not None and model.roi_head is not None:
+        found, regions = model.rpn_head.loss(maps, targets, size)
+        losses |= _named("rpn", found)
+        found, positives["roi"] = model.roi_head.loss(maps, regions, targets)
+        losses |= _named("roi", found)
+    if model.atss_head is not None:
+        found, positives["atss"] = model.atss_head.loss(maps, targets)
+        losses |= _named("atss", found)
+    return losses, positives
+
+
+def _query_groups(
+    model: CoDetr, positives: dict[str, list[Positives]], targets: Sequence[Targets], size: tuple[int, int]
+) -> QueryGroups | None:
+    """Noised ground truth and the positives of the auxiliary heads; None where the images hold no object."""
+    head, config = model.query_head, model.config
+    parts: dict[str, QueryPart | None] = {
+        "denoising": denoising_queries(targets, head.label_embedding, config, size),
+        **{
+            f"{name}-queries": feedback_queries(name, found, head.transformer, config.positives, size)
+            for name, found in positives.items()
+        },
+    }
+    present = {name: part for name, part in parts.items() if part is not None}
+    return QueryGroups(present) if present else None
+
+
+def _named(part: str, losses: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{part}/{name}": value for name, value in losses.items()}

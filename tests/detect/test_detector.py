@@ -1,0 +1,151 @@
+"""The detector as a user holds it: any image in, results in the caller's own pixels out."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.detect.small_models import small_detector
+from vgtok import Tokenizer
+from vgtok.calibrate.tables import load_table
+from vgtok.detect.coco_names import COCO
+from vgtok.detect.detector import Detector
+from vgtok.detect.result import Result
+from vgtok.errors import InputError
+
+
+def picture(height: int, width: int, seed: int = 0) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    random = np.random.default_rng(seed)
+    pixels = np.full((height, width, 3), 90, dtype=np.uint8)
+    pixels[: height // 2, : width // 2] = random.integers(0, 256, (height // 2, width // 2, 3))
+    return pixels
+
+
+@pytest.fixture(scope="module")
+def detector() -> Detector:
+    return small_detector()
+
+
+@pytest.fixture(scope="module")
+def result(detector: Detector) -> Result:
+    return detector(picture(256, 384), budget=0.5)
+
+
+def test_results_are_in_the_callers_pixels(detector: Detector, result: Result) -> None:
+    assert len(result) > 0
+    assert result.boxes.shape == (len(result), 4)
+    assert result.labels.max() < len(detector.names)
+    assert result.names == tuple(detector.names[label] for label in result.labels)
+    assert (result.boxes >= 0).all()
+    assert (result.boxes[:, [0, 2]] <= 384).all()
+    assert (result.boxes[:, [1, 3]] <= 256).all()
+    assert (np.diff(result.scores) <= 0).all()
+    assert (result.tokens.width, result.tokens.height) == (192, 128)
+    assert result.tokens.retained == pytest.approx(0.5, abs=0.05)
+    assert all(value > 0 for value in vars(result.timings).values())
+
+
+def test_twice_the_picture_gives_twice_the_boxes(detector: Detector) -> None:
+    small = picture(128, 192)
+    large = np.repeat(np.repeat(small, 2, axis=0), 2, axis=1)
+    tokenizer = Tokenizer(budget=1.0, canvas=(192, 128))
+    np.testing.assert_allclose(
+        detector(large, tokenizer=tokenizer).boxes, 2 * detector(small, tokenizer=tokenizer).boxes, atol=3.0
+    )
+
+
+def test_a_batch_of_sizes_is_each_image_alone(detector: Detector) -> None:
+    images = [picture(128, 192, 1), picture(192, 120, 2), picture(96, 192, 3), picture(128, 192, 4)]
+    together = detector(images, budget=0.4)
+    assert isinstance(together, list)
+    for one, image in zip(together, images, strict=True):
+        alone = detector(image, budget=0.4)
+        np.testing.assert_allclose(one.scores, alone.scores, atol=1e-4)
+        np.testing.assert_allclose(one.boxes, alone.boxes, atol=1e-2)
+        assert (one.labels == alone.labels).all()
+    assert detector([]) == []
+
+
+def test_all_tokens_are_the_dense_model(detector: Detector) -> None:
+    image = picture(128, 192)
+    frame = detector._frame(Tokenizer(budget=1.0, canvas=(192, 128)).fit(image))
+    boxes, scores, _ = detector.model.predict_dense([frame], 1000)[0]
+    result = detector(image, budget=1.0)
+    np.testing.assert_allclose(result.scores, scores.detach().numpy(), atol=1e-4)
+    np.testing.assert_allclose(result.boxes, boxes.detach().numpy(), atol=1e-2)
+
+
+def test_caps_and_thresholds(detector: Detector) -> None:
+    image = picture(128, 192)
+    whole = detector(image)
+    assert len(detector(image, max_detections=3)) == 3
+    middle = float(whole.scores[len(whole) // 2])
+    assert len(detector(image, score_threshold=middle)) == int((whole.scores >= middle).sum())
+    atss = detector(image, head="atss")
+    assert len(atss) > 0
+    assert not np.array_equal(atss.scores[:3], whole.scores[:3])
+
+
+def test_wrong_arguments_say_what_to_do(detector: Detector) -> None:
+    image = picture(64, 64)
+    with pytest.raises(InputError, match="give either budget= or tokenizer="):
+        detector(image, budget=0.5, tokenizer=Tokenizer(budget=0.5))
+    with pytest.raises(InputError, match="max_detections: 0"):
+        detector(image, max_detections=0)
+    with pytest.raises(InputError, match="head: 'rpn' is not one of query, atss"):
+        detector(image, head="rpn")  # type: ignore[call-overload]
+    with pytest.raises(InputError, match="without its ATSS head"):
+        small_detector(auxiliary=())(image, head="atss")
+    with pytest.raises(InputError, match="carries no retention table"):
+        detector.calibrated(0.4)
+
+
+def test_the_models_own_table_gives_a_percentile() -> None:
+    detector = Detector(small_detector().model, table=load_table("visdrone"))
+    tokenizer = detector.calibrated(0.4)
+    assert tokenizer.percentile == Tokenizer.calibrated("visdrone", 0.4).percentile
+
+
+def test_tiny_and_odd_images(detector: Detector) -> None:
+    # An image of the canvas' own size is not copied on the way, and what PIL lends is read-only.
+    lent = Image.fromarray(picture(128, 192))
+    for image in (picture(1, 1), picture(7, 300), np.zeros((64, 64, 3), dtype=np.uint8), lent):
+        found = detector(image, budget=0.4)
+        assert np.isfinite(found.boxes).all()
+        assert np.isfinite(found.scores).all()
+
+
+def test_results_take_every_form(result: Result, tmp_path: Path) -> None:
+    rows = result.to_coco("a.jpg", category_ids=(5, 6, 7))
+    assert len(rows) == len(result)
+    first = rows[0]
+    assert first["category_id"] == 5 + result.labels[0]
+    assert first["bbox"][2] == pytest.approx(result.boxes[0, 2] - result.boxes[0, 0], abs=1e-3)
+    assert result.to_coco(7)[0]["category_id"] == 1 + result.labels[0]
+    as_coco = replace(result, class_names=COCO, labels=result.labels + 77)
+    assert {row["category_id"] for row in as_coco.to_coco(7)} <= {88, 89, 90}
+    lines = result.to_csv().splitlines()
+    assert lines[0] == "name,label,score,x0,y0,x1,y1"
+    assert len(lines) == 1 + len(result)
+    assert result.plot().size == (384, 256)
+    assert result.plot(score_threshold=0.0, tokens=True).width >= 384
+    for name in ("found.png", "found.jpg"):
+        result.save(tmp_path / name)
+        with Image.open(tmp_path / name) as saved:
+            assert saved.size == (384, 256)
+    result.save(tmp_path / "found.json")
+    assert json.loads((tmp_path / "found.json").read_text())[0]["image_id"] == "found"
+    result.save(tmp_path / "found.csv")
+    with pytest.raises(InputError, match=r"'.xyz' is not a picture format"):
+        result.save(tmp_path / "found.xyz")
+
+
+def test_supervision_reads_the_result(result: Result) -> None:
+    supervision = pytest.importorskip("supervision")
+    detections = result.to_supervision()
+    assert isinstance(detections, supervision.Detections)
+    np.testing.assert_allclose(detections.xyxy, result.boxes, rtol=1e-5)
+    assert list(detections.data["class_name"]) == list(result.names)

@@ -1,0 +1,141 @@
+"""Saved models: what goes in comes out, a kill leaves the old one, and whatever does not fit is refused by name."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests.detect.small_models import small_detector
+from vgtok.calibrate.tables import load_table
+from vgtok.detect import saving
+from vgtok.detect.detector import Detector
+from vgtok.detect.saving import file_digest, load_detector, save_detector
+from vgtok.errors import InputError
+
+
+def edited(folder: Path, **changes: Any) -> None:
+    document = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(document | changes))
+
+
+def replace_weights(folder: Path, state: dict[str, torch.Tensor]) -> None:
+    path = next(folder.glob("*.safetensors"))
+    save_file(state, path)
+    edited(folder, weights={"file": path.name, "sha256": file_digest(path)})
+
+
+def test_a_save_carries_everything(tmp_path: Path) -> None:
+    original = Detector(small_detector().model, canvas=(192, 128), table=load_table("visdrone"), licence="ask first")
+    save_detector(original, tmp_path / "model")
+    loaded = load_detector(tmp_path / "model")
+    assert loaded.model.config.encoder_config() == original.model.config.encoder_config()
+    assert replace(loaded.model.config, encoder_overrides={}) == replace(original.model.config, encoder_overrides={})
+    assert (loaded.canvas, loaded.licence, loaded.names) == ((192, 128), "ask first", ("car", "van", "bus"))
+    assert loaded.table is not None
+    assert original.table is not None
+    assert loaded.table == original.table
+    state = loaded.model.state_dict()
+    assert all(torch.equal(tensor, state[name]) for name, tensor in original.model.state_dict().items())
+    assert not loaded.model.training
+    assert len({file.stat().st_mode for file in (tmp_path / "model").iterdir()}) == 1
+
+
+def test_heads_that_only_train_can_be_left_out(tmp_path: Path) -> None:
+    original = small_detector()
+    save_detector(original, tmp_path / "query", auxiliary=())
+    save_detector(original, tmp_path / "atss", auxiliary=("atss",))
+    query, atss = load_detector(tmp_path / "query"), load_detector(tmp_path / "atss")
+    assert not {"rpn_head", "roi_head", "atss_head"} & query.model.parts().keys()
+    assert "atss_head" in atss.model.parts()
+    image = torch.randint(0, 256, (3, 96, 128), dtype=torch.uint8)
+    for head, saved in (("query", query), ("query", atss), ("atss", atss)):
+        mine, theirs = original(image, head=head), saved(image, head=head)
+        torch.testing.assert_close(torch.from_numpy(mine.scores), torch.from_numpy(theirs.scores))
+    with pytest.raises(InputError, match="has no roi head to keep"):
+        save_detector(query, tmp_path / "again", auxiliary=("roi",))
+
+
+def test_half_is_half_the_size_and_loads_in_full(tmp_path: Path) -> None:
+    original = small_detector()
+    full = save_detector(original, tmp_path / "full").stat().st_size
+    half = save_detector(original, tmp_path / "half", half=True).stat().st_size
+    assert half < 0.65 * full
+    loaded = load_detector(tmp_path / "half").model.state_dict()
+    for name, tensor in original.model.state_dict().items():
+        assert loaded[name].dtype == torch.float32
+        torch.testing.assert_close(loaded[name], tensor.half().float())
+    with torch.no_grad():
+        original.model.query_head.label_embedding.weight[0, 0] = 1e6
+    with pytest.raises(InputError, match=r"query_head.label_embedding.weight holds values beyond fp16"):
+        save_detector(original, tmp_path / "half", half=True)
+
+
+def test_a_kill_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "model"
+    save_detector(small_detector(seed=1), folder)
+    before = load_detector(folder).model.state_dict()
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(saving, "_document", killed)
+        with pytest.raises(KeyboardInterrupt):
+            save_detector(small_detector(seed=2), folder)
+    after = load_detector(folder).model.state_dict()
+    assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
+    save_detector(small_detector(seed=2), folder)
+    assert len(list(folder.glob("*.safetensors"))) == 1
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_every_tensor_must_fit(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    path = save_detector(small_detector(), folder)
+    state = load_file(path)
+    dropped = {name: tensor for name, tensor in state.items() if name != "neck.p4.0.weight"}
+    for wrong, message in (
+        (dropped, "missing: neck.p4.0.weight"),
+        (state | {"neck.p9.weight": torch.zeros(2)}, "extra: neck.p9.weight"),
+        (state | {"neck.p4.1.bias": torch.zeros(2)}, r"of another shape: neck.p4.1.bias \(2,\) instead of \(32,\)"),
+    ):
+        replace_weights(folder, wrong)
+        with pytest.raises(InputError, match=message):
+            load_detector(folder)
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    with pytest.raises(InputError, match="not a saved model"):
+        load_detector(tmp_path)
+    path = save_detector(small_detector(), folder)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="sha256 differs"):
+        load_detector(folder)
+    path.unlink()
+    with pytest.raises(InputError, match="are not there; copy the whole folder"):
+        load_detector(folder)
+    edited(folder, weights={"file": "../model.safetensors", "sha256": ""})
+    with pytest.raises(InputError, match="are not there"):
+        load_detector(folder)
+    edited(folder, preprocessing={"canvas": "native", "mean": [0, 0, 0], "std": [1, 1, 1]})
+    with pytest.raises(InputError, match="mean and std differ"):
+        load_detector(folder)
+    edited(folder, config={"encoder": "eva02-large", "names": ["car"], "colour": "red"})
+    with pytest.raises(InputError, match="unknown fields colour"):
+        load_detector(folder)
+    edited(folder, version=9)
+    with pytest.raises(InputError, match="model of version 9"):
+        load_detector(folder)
+    (folder / "config.json").write_text('{"format": "other"}')
+    with pytest.raises(InputError, match="not the configuration of a vgtok detector"):
+        load_detector(folder)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(InputError, match="not a json file"):
+        load_detector(folder)
