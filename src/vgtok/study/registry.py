@@ -86,7 +86,7 @@ def load_study(name: str) -> Study:
         assert isinstance(study, Study)
         return study
     if any(entry.study == name for entry in ENTRIES):
-        raise InputError(f"study '{name}': needs a detector, which this release does not have yet")
+        raise InputError(f"study '{name}': needs a trained detector, which this release does not have yet")
     raise InputError(f"study '{name}': no such study; there are {', '.join(STUDIES)}")
 
 
