@@ -44,20 +44,23 @@ def assign_by_overlap(boxes: Tensor, objects: Tensor, positive: float, negative:
     if not len(objects) or not len(boxes):
         return owner
     best_of_object = torch.zeros(len(objects), device=boxes.device)
-    for chunk, part in _chunks(boxes, owner):
+    claims = []
+    for start, (chunk, part) in zip(range(0, len(boxes), _ANCHORS_AT_ONCE), _chunks(boxes, owner), strict=True):
         overlap = overlaps(chunk, objects)
         best, index = overlap.max(dim=1)
         part[best >= negative] = UNDECIDED
         part[best >= positive] = index[best >= positive]
-        best_of_object = torch.maximum(best_of_object, overlap.amax(dim=0))
+        if keep_best:
+            best_here = overlap.amax(dim=0)
+            box, thing = ((overlap == best_here) & (best_here >= negative)).nonzero(as_tuple=True)
+            claims.append((box + start, thing, best_here[thing]))
+            best_of_object = torch.maximum(best_of_object, best_here)
     if keep_best:
-        wanted = best_of_object >= negative
-        for chunk, part in _chunks(boxes, owner):
-            reached = (overlaps(chunk, objects) == best_of_object) & wanted
-            # Where several objects claim a box, the last one has it.
-            last = reached.shape[1] - 1 - reached.flip(1).to(torch.uint8).argmax(dim=1)
-            claimed = reached.any(dim=1)
-            part[claimed] = last[claimed]
+        box, thing, value = (torch.cat(column) for column in zip(*claims, strict=True))
+        reached = value == best_of_object[thing]
+        # Where several objects claim a box, the last one has it.
+        claimed = torch.full_like(owner, BACKGROUND).scatter_reduce(0, box[reached], thing[reached], "amax")
+        owner = torch.where(claimed >= 0, claimed, owner)
     return owner
 
 
