@@ -8,6 +8,7 @@ from vgtok.show.results_page import results_page
 
 def test_studies_and_benchmarks_of_a_folder_on_one_page(tmp_path: Path) -> None:
     study = {
+        "study": "some",
         "title": "A table",
         "data": "visdrone",
         "images": 3,
@@ -18,10 +19,10 @@ def test_studies_and_benchmarks_of_a_folder_on_one_page(tmp_path: Path) -> None:
     }
     (tmp_path / "some.json").write_text(json.dumps(study))
     (tmp_path / "some.png").write_bytes(b"")
-    (tmp_path / "bench-it.json").write_text(json.dumps({"ratio": 1.5}))
+    (tmp_path / "bench-it.json").write_text(json.dumps({"ratio": 1.5, "rows": [{"budget": 0.4}]}))
     page = results_page(tmp_path)
     assert "## some\n\nA table (visdrone, 3 images, 2026-01-02, vgtok 1)." in page
     assert "| name | paper value | value |\n|---|---|---|\n| one | - | 0.25 |" in page
     assert "- worth knowing" in page
     assert "![A table](some.png)" in page
-    assert "## bench-it\n\n| quantity | value |\n|---|---|\n| ratio | 1.5 |" in page
+    assert "## bench-it\n\n| quantity | value |\n|---|---|\n| ratio | 1.5 |\n\n| budget |\n|---|\n| 0.4 |" in page

@@ -9,8 +9,8 @@ from typing import Any
 def results_page(folder: Path) -> str:
     """The page for the `*.json` files of a folder, studies first, then benchmarks."""
     documents = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
-    studies = {name: document for name, document in documents.items() if "rows" in document}
-    benchmarks = {name: document for name, document in documents.items() if "rows" not in document}
+    studies = {name: document for name, document in documents.items() if "study" in document}
+    benchmarks = {name: document for name, document in documents.items() if "study" not in document}
     parts = [
         "# Results",
         "Written by `vgtok study NAME` and `vgtok bench NAME`; figures of the paper stand beside the measured ones. "
@@ -35,8 +35,9 @@ def _study(name: str, document: Mapping[str, Any], folder: Path) -> str:
 
 
 def _benchmark(name: str, document: Mapping[str, Any]) -> str:
-    rows = [{"quantity": key, "value": value} for key, value in document.items()]
-    return f"## {name}\n\n{_table(rows)}"
+    single = [{"quantity": key, "value": value} for key, value in document.items() if key != "rows"]
+    tables = [_table(single), *([_table(document["rows"])] if "rows" in document else [])]
+    return "\n\n".join([f"## {name}", *tables])
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
