@@ -120,7 +120,12 @@ def _table(title: str, rows: Sequence[Row]) -> Table:
 def _text(value: Any) -> str:
     if value is None:
         return "-"
-    return f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else escape(str(value))
+    if not isinstance(value, float):
+        return escape(str(value))
+    # Five digits say enough, and wide tables then fit a terminal.
+    if abs(value) >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.{4 if abs(value) < 10 else 2}f}".rstrip("0").rstrip(".")
 
 
 def _coverage(results: Path, json_: bool) -> None:
