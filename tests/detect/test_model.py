@@ -141,7 +141,7 @@ def test_objects_of_two_pixels_train_without_nan() -> None:
     _loss(model, [image], [partition(image, 0.6)], [_target(boxes, [0] * len(boxes))])
 
 
-def test_fifteen_hundred_objects_train_and_predict() -> None:
+def test_fifteen_hundred_objects_train() -> None:
     model = small_model()
     image = frame(192, 256)
     tokens = partition(image, 0.6)
