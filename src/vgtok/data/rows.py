@@ -81,7 +81,7 @@ def judge(row: Row, where: str, size: tuple[int, int] | None) -> tuple[Row | Non
         return None, Problem("box outside its image, skipped", where)
     # A tenth of a pixel: normalised coordinates come back from six decimals that far out.
     slack = 0.1
-    if x < -slack or y < -slack or x + width > size[0] + slack or y + height > size[1] + slack:
+    if x < -slack or y < -slack or x + width - slack > size[0] or y + height - slack > size[1]:
         return row, Problem("box partly outside its image, kept as it is", where)
     return row, None
 
