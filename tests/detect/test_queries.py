@@ -12,6 +12,7 @@ from vgtok.detect.losses import PADDING, SetPrediction, Targets
 from vgtok.detect.queries import QueryGroups, QueryPart
 from vgtok.detect.query_head import Encoded
 from vgtok.detect.roi import Positives
+from vgtok.detect.view import whole
 
 from .small_models import SMALL, small_model
 
@@ -40,7 +41,8 @@ def scene() -> tuple[torch.nn.Module, Encoded, SetPrediction, QueryGroups]:
     head = model.query_head
     torch.manual_seed(2)
     shapes = [(8, 8), (4, 4), (2, 2), (1, 1), (1, 1)]
-    encoded = Encoded(torch.randn(2, sum(r * c for r, c in shapes), SMALL.dim), shapes)
+    memory = torch.randn(2, sum(r * c for r, c in shapes), SMALL.dim)
+    encoded = Encoded(memory, shapes, whole(memory))
     targets = _targets(2, 1)
     noised = denoising_queries(targets, head.label_embedding, SMALL, SIZE)
     assert noised is not None
@@ -62,7 +64,7 @@ def _influence(scene: tuple[torch.nn.Module, Encoded, SetPrediction, QueryGroups
     content = torch.cat([proposed, groups.content], dim=1).detach().requires_grad_()
     boxes = torch.cat([proposals.boxes, groups.boxes], dim=1).detach()
     outputs, _ = transformer.decoder(
-        content, boxes, encoded.memory, encoded.shapes, list(head.reg_branches), groups.hidden(6)
+        content, boxes, encoded.memory, encoded.shapes, encoded.view, list(head.reg_branches), groups.hidden(6)
     )
     rows = []
     for query in range(content.shape[1]):

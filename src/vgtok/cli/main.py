@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from vgtok import __version__
-from vgtok.cli import bench, calibrate, convert, detect, evaluate, models, sample, study, tokenize
+from vgtok.cli import bench, calibrate, convert, detect, evaluate, models, sample, study, tokenize, train
 from vgtok.errors import VGTokError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
@@ -15,6 +15,7 @@ app.command("tokenize")(tokenize.tokenize)
 app.command("calibrate")(calibrate.calibrate)
 app.command("detect")(detect.detect)
 app.command("evaluate")(evaluate.evaluate)
+app.command("train")(train.train)
 app.command("models")(models.models)
 app.add_typer(convert.app, name="convert")
 app.add_typer(bench.app, name="bench")

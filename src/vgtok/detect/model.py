@@ -20,6 +20,8 @@ from vgtok.detect.query_head import QueryHead
 from vgtok.detect.roi import RoIHead
 from vgtok.detect.rpn import RPNHead
 from vgtok.detect.training import group_losses
+from vgtok.detect.view import View, cut
+from vgtok.encode.crop import Crop, whole_frame
 from vgtok.encode.dense import encode_dense
 from vgtok.encode.encoder import Encoder
 from vgtok.errors import InputError
@@ -34,12 +36,20 @@ Head = Literal["query", "atss"]
 class SizeGroup:
     """Images of one grid: their `numbers` in the batch, `features` (b, D, rows, columns), `size` (height, width) px.
 
-    The size is that of the grid, a whole number of cells: what shares of the image are shares of.
+    Each shows the part at its corner (x, y) of a `frame` of (height, width) px, what shares are shares of. Both sizes
+    are those of grids, whole numbers of cells.
     """
 
     numbers: tuple[int, ...]
     features: Tensor
     size: tuple[int, int]
+    frame: tuple[int, int]
+    corners: tuple[tuple[int, int], ...]
+
+    @property
+    def view(self) -> View:
+        """How shares of the maps are shares of the frames."""
+        return cut(self.corners, self.size, self.frame, self.features)
 
 
 class CoDetr(nn.Module):
@@ -88,11 +98,17 @@ class CoDetr(nn.Module):
         return [results[number] for number in range(len(maps))]
 
     def loss(
-        self, frames: Sequence[Tensor], tokens: Sequence[Tokens], targets: Sequence[Mapping[str, Tensor]]
+        self,
+        frames: Sequence[Tensor],
+        tokens: Sequence[Tokens],
+        targets: Sequence[Mapping[str, Tensor]],
+        crops: Sequence[Crop] | None = None,
+        queries: int | None = None,
     ) -> dict[str, Tensor]:
         """Every weighted loss by name; targets hold (N, 4) `boxes` x0 y0 x1 y1 in canvas px and (N,) `labels`.
 
-        Where sizes differ, each size counts by its share of the images.
+        Where images are parts of frames, `crops` say which; boxes stay in the image's own pixels, and `queries` may
+        be fewer than a whole frame has. Where sizes differ, each size counts by its share of the images.
         """
         device = self.encoder.embedding.table.device
         objects = [
@@ -100,9 +116,10 @@ class CoDetr(nn.Module):
             for target in targets
         ]
         total: dict[str, Tensor] = {}
-        for group in _by_size(self.encoder(frames, tokens).maps):
+        maps = self.encoder(frames, tokens, crops=crops).maps
+        for group in _by_size(maps, crops):
             share = len(group.numbers) / len(frames)
-            losses = group_losses(self, group.features, [objects[n] for n in group.numbers], group.size)
+            losses = group_losses(self, group, [objects[n] for n in group.numbers], queries)
             for name, value in losses.items():
                 total[name] = total.get(name, 0) + share * value
         return total
@@ -116,10 +133,18 @@ class CoDetr(nn.Module):
         return counts
 
 
-def _by_size(maps: Sequence[Tensor]) -> Iterator[SizeGroup]:
-    """Stack (D, rows, columns) maps of equal size, in order of first appearance."""
-    numbers: dict[tuple[int, int], list[int]] = {}
-    for number, features in enumerate(maps):
-        numbers.setdefault((features.shape[1], features.shape[2]), []).append(number)
-    for (rows, columns), members in numbers.items():
-        yield SizeGroup(tuple(members), torch.stack([maps[n] for n in members]), (rows * CELL, columns * CELL))
+def _by_size(maps: Sequence[Tensor], crops: Sequence[Crop] | None = None) -> Iterator[SizeGroup]:
+    """Stack (D, rows, columns) maps of equal size from frames of equal size, in order of first appearance."""
+    grids = [(features.shape[1], features.shape[2]) for features in maps]
+    crops = [whole_frame(grid) for grid in grids] if crops is None else crops
+    numbers: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}
+    for number, (grid, crop) in enumerate(zip(grids, crops, strict=True)):
+        numbers.setdefault((grid, crop.grid), []).append(number)
+    for (grid, frame), members in numbers.items():
+        yield SizeGroup(
+            tuple(members),
+            torch.stack([maps[n] for n in members]),
+            (grid[0] * CELL, grid[1] * CELL),
+            (frame[0] * CELL, frame[1] * CELL),
+            tuple((crops[n].x, crops[n].y) for n in members),
+        )

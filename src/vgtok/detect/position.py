@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from vgtok.detect.deformable import Shapes
+from vgtok.detect.view import View
 
 
 def sine_code(values: Tensor, features: int, temperature: float) -> Tensor:
@@ -27,14 +28,18 @@ DECODER_ORDER = (1, 0, 2, 3)
 FEEDBACK_ORDER = (0, 1, 2, 3)
 
 
-def cell_codes(shapes: Shapes, features: int, like: Tensor) -> list[Tensor]:
-    """(rows * columns, 2 * features) of every level: row code, then column code, counted from one."""
+def cell_codes(shapes: Shapes, features: int, view: View) -> list[Tensor]:
+    """(B, rows * columns, 2 * features) of every level: row code, then column code, counted from one."""
     codes = []
     for rows, columns in shapes:
-        down, right = (torch.arange(1, n + 1, device=like.device, dtype=like.dtype) / n for n in (rows, columns))
-        row_code = sine_code(down, features, 20.0)[:, None].expand(-1, columns, -1)
-        column_code = sine_code(right, features, 20.0)[None].expand(rows, -1, -1)
-        codes.append(torch.cat([row_code, column_code], dim=-1).flatten(0, 1))
+        # Ends of the cells as shares of the map, (n, 2), then of the frame, (B, n)
+        down, right = (
+            view.on_frame((torch.arange(1, n + 1, device=view.shift.device) / n)[:, None].expand(-1, 2))[..., axis]
+            for n, axis in ((rows, 1), (columns, 0))
+        )
+        row_code = sine_code(down, features, 20.0)[:, :, None].expand(-1, -1, columns, -1)
+        column_code = sine_code(right, features, 20.0)[:, None].expand(-1, rows, -1, -1)
+        codes.append(torch.cat([row_code, column_code], dim=-1).flatten(1, 2))
     return codes
 
 

@@ -19,14 +19,16 @@ from vgtok.detect.norms import GroupNorm
 from vgtok.detect.position import FEEDBACK_ORDER, box_code, cell_centres, cell_codes
 from vgtok.detect.queries import QueryGroups
 from vgtok.detect.transformer import Decoder, Encoder
+from vgtok.detect.view import View, whole
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """`memory` (B, S, D): encoded cells of all levels, of which `shapes` are the (rows, columns)."""
+    """`memory` (B, S, D): encoded cells of all levels, of which `shapes` are the (rows, columns), `view` the place."""
 
     memory: Tensor
     shapes: Shapes
+    view: View
 
     def maps(self) -> list[Tensor]:
         """A (B, D, rows, columns) view per level."""
@@ -74,19 +76,20 @@ class QueryHead(nn.Module):
         for branch in self.cls_branches:
             nn.init.constant_(cast(nn.Linear, branch).bias, PRIOR)
 
-    def encode(self, levels: Sequence[Tensor]) -> Encoded:
-        """A (B, D, rows, columns) map per level, encoded."""
+    def encode(self, levels: Sequence[Tensor], view: View | None = None) -> Encoded:
+        """A (B, D, rows, columns) map per level, encoded; whole frames where no view says otherwise."""
         shapes = [(level.shape[2], level.shape[3]) for level in levels]
         # (B, D, rows, columns) to (B, S, D)
         cells = torch.cat([level.flatten(2).transpose(1, 2) for level in levels], dim=1)
+        view = whole(cells) if view is None else view
         codes = [
-            code + level
+            code.to(cells.dtype) + level
             for code, level in zip(
-                cell_codes(shapes, self.config.dim // 2, cells), self.transformer.level_embeds, strict=True
+                cell_codes(shapes, self.config.dim // 2, view), self.transformer.level_embeds, strict=True
             )
         ]
         centres = torch.cat(cell_centres(shapes, cells))
-        return Encoded(self.transformer.encoder(cells, torch.cat(codes), centres, shapes), shapes)
+        return Encoded(self.transformer.encoder(cells, torch.cat(codes, dim=1), centres, shapes), shapes, view)
 
     def auxiliary_maps(self, encoded: Encoded) -> list[Tensor]:
         """What auxiliary heads read: the (B, D, rows, columns) encoded levels and one coarser by half."""
@@ -94,35 +97,36 @@ class QueryHead(nn.Module):
         maps = encoded.maps()
         return [*maps, self.downsample(maps[-1])]
 
-    def propose(self, encoded: Encoded) -> SetPrediction:
+    def propose(self, encoded: Encoded, queries: int | None = None) -> SetPrediction:
         """The boxes of the best cells, as many as there are queries, or all where there are fewer cells."""
-        memory, shapes = encoded.memory, encoded.shapes
-        first = _first_boxes(shapes, memory)
+        memory = encoded.memory
+        first = _first_boxes(encoded).to(memory.dtype)
         inside = ((first > 0.01) & (first < 0.99)).all(dim=-1, keepdim=True)
         # A first box that leaves the image has no finite logits; what it proposes lies in the far corner.
         start = torch.where(inside, inverse_sigmoid(first, eps=1e-6), torch.inf)
         logits, steps = [], []
         for cells, valid in zip(
-            torch.split(memory, QUERIES_AT_ONCE, dim=1), torch.split(inside, QUERIES_AT_ONCE), strict=True
+            torch.split(memory, QUERIES_AT_ONCE, dim=1), torch.split(inside, QUERIES_AT_ONCE, dim=1), strict=True
         ):
             features = self.transformer.enc_output_norm(self.transformer.enc_output(cells * valid))
             logits.append(self.cls_branches[-1](features))
             steps.append(self.reg_branches[-1](features))
         scores, boxes = torch.cat(logits, dim=1), (torch.cat(steps, dim=1) + start).sigmoid()
-        best = scores.amax(dim=-1).topk(min(self.config.queries, memory.shape[1]), dim=1).indices[..., None]
+        count = min(queries or self.config.queries, memory.shape[1])
+        best = scores.amax(dim=-1).topk(count, dim=1).indices[..., None]
         return SetPrediction(torch.take_along_dim(scores, best, dim=1), torch.take_along_dim(boxes, best, dim=1))
 
     def decode(self, encoded: Encoded, proposals: SetPrediction, groups: QueryGroups | None) -> list[SetPrediction]:
         """One prediction per layer for the proposals, followed by the queries of `groups` in training."""
         # The first stage learns from its own loss alone.
         boxes = proposals.boxes.detach()
-        query = self.transformer.query_embed.weight[: boxes.shape[1]].expand(len(boxes), -1, -1)
+        query = self.transformer.query_embed.weight[self._ranks(boxes)].expand(len(boxes), -1, -1)
         hidden = None
         if groups is not None:
             query, boxes = torch.cat([query, groups.content], dim=1), torch.cat([boxes, groups.boxes], dim=1)
             hidden = groups.hidden(proposals.boxes.shape[1])
         outputs, starts = self.transformer.decoder(
-            query, boxes, encoded.memory, encoded.shapes, list(self.reg_branches), hidden
+            query, boxes, encoded.memory, encoded.shapes, encoded.view, list(self.reg_branches), hidden
         )
         return [
             SetPrediction(classify(output), (step(output) + inverse_sigmoid(start)).sigmoid())
@@ -131,13 +135,24 @@ class QueryHead(nn.Module):
             )
         ]
 
+    def _ranks(self, boxes: Tensor) -> Tensor:
+        """(n,) ranks among all queries of n (B, n, 4) proposals, best first.
 
-def _first_boxes(shapes: Shapes, like: Tensor) -> Tensor:
-    """(S, 4) boxes of all cells before the first stage moves them: twice as large on every level."""
+        Fewer proposals than queries, as a crop has, are spread over all ranks; in training by a new offset each time,
+        so that every rank learns.
+        """
+        count, offset = boxes.shape[1], torch.rand(()) if self.training else torch.zeros(())
+        ranks = (torch.arange(count) + offset) * (self.config.queries / count)
+        return ranks.long().clamp(max=self.config.queries - 1).to(boxes.device)
+
+
+def _first_boxes(encoded: Encoded) -> Tensor:
+    """(B, S, 4) boxes of all cells before the first stage moves them: twice as large on every level."""
     boxes = []
-    for level, centres in enumerate(cell_centres(shapes, like)):
-        boxes.append(torch.cat([centres, torch.full_like(centres, 0.05 * 2**level)], dim=-1))
-    return torch.cat(boxes)
+    for level, centres in enumerate(cell_centres(encoded.shapes, encoded.view.shift)):
+        placed = encoded.view.on_frame(centres)
+        boxes.append(torch.cat([placed, torch.full_like(placed, 0.05 * 2**level)], dim=-1))
+    return torch.cat(boxes, dim=1)
 
 
 def _box_branch(dim: int) -> nn.Sequential:

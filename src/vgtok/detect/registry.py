@@ -27,9 +27,10 @@ DETECTORS: dict[str, DetectorConfig] = {
     "co-detr-vit-tiny": DetectorConfig(
         "vit-tiny",
         VISDRONE,
-        # Windows of 16 cells keep attention cheap; the class token belongs to none.
-        {"window": 16, "global_blocks": (2, 5, 8, 11), "prefix": 0},
-        queries=300,
+        # Windows of 32 cells and no global block: a 512-px crop is then one window, and what attention sees in
+        # training is what it sees in a frame. The class token belongs to no window.
+        {"window": 32, "global_blocks": (), "prefix": 0},
+        queries=900,
         strides=(8, 16, 32),
         dim=96,
         heads=4,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from vgtok.detect.denoising import denoising_queries
@@ -15,26 +16,36 @@ from vgtok.detect.query_head import Encoded
 from vgtok.detect.roi import Positives
 
 if TYPE_CHECKING:
-    from vgtok.detect.model import CoDetr
+    from vgtok.detect.model import CoDetr, SizeGroup
 
 
-def group_losses(
-    model: CoDetr, features: Tensor, targets: Sequence[Targets], size: tuple[int, int]
-) -> dict[str, Tensor]:
-    """Weighted losses by name, `part/kind` or `part/layer/kind`, of b (D, rows, columns) maps of (height, width)."""
-    encoded = model.query_head.encode(model.neck(features))
-    losses, positives = _auxiliary_losses(model, encoded, targets, size)
-    proposals = model.query_head.propose(encoded)
+def group_losses(model: CoDetr, group: SizeGroup, targets: Sequence[Targets], queries: int | None) -> dict[str, Tensor]:
+    """Weighted losses by name, `part/kind` or `part/layer/kind`, of b images; at most `queries` proposals are read.
+
+    Auxiliary heads work in pixels of the map. Queries are shares of the frame, so their targets move there.
+    """
+    encoded = model.query_head.encode(model.neck(group.features), group.view)
+    losses, positives = _auxiliary_losses(model, encoded, targets, group.size)
+    size = group.frame
+    corners = [group.features.new_tensor([x, y, x, y], dtype=torch.float32) for x, y in group.corners]
+    targets = [Targets(t.boxes + corner, t.labels) for t, corner in zip(targets, corners, strict=True)]
+    positives = {
+        name: [Positives(p.boxes + c, p.labels, p.goals + c) for p, c in zip(found, corners, strict=True)]
+        for name, found in positives.items()
+    }
+    proposals = model.query_head.propose(encoded, queries)
     losses |= _named("proposals", query_losses(proposals, match(proposals, targets, size), size))
     groups = _query_groups(model, positives, targets, size)
     for layer, everything in enumerate(model.query_head.decode(encoded, proposals, groups)):
-        queries, others = everything, dict[str, SetPrediction]()
+        found_by_queries, others = everything, dict[str, SetPrediction]()
         if groups is not None:
-            queries, others = groups.split(everything)
+            found_by_queries, others = groups.split(everything)
             for name, prediction in others.items():
                 found = query_losses(prediction, groups.parts[name].assigned, size)
                 losses |= _named(f"{name}/{layer}", found)
-        losses |= _named(f"queries/{layer}", query_losses(queries, match(queries, targets, size), size))
+        losses |= _named(
+            f"queries/{layer}", query_losses(found_by_queries, match(found_by_queries, targets, size), size)
+        )
     return losses
 
 

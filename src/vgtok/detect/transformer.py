@@ -13,6 +13,7 @@ from vgtok.detect.boxes import inverse_sigmoid
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.deformable import QUERIES_AT_ONCE, DeformableAttention, Shapes
 from vgtok.detect.position import DECODER_ORDER, box_code
+from vgtok.detect.view import View
 
 
 class EncoderLayer(nn.Module):
@@ -25,7 +26,7 @@ class EncoderLayer(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(config.dim) for _ in range(2))
 
     def forward(self, cells: Tensor, codes: Tensor, centres: Tensor, shapes: Shapes) -> Tensor:
-        """(B, S, D) cells with (S, D) codes at (S, 2) centres to (B, S, D)."""
+        """(B, S, D) cells with (1 or B, S, D) codes at (S, 2) centres to (B, S, D)."""
         reference = centres.expand(len(cells), -1, -1)
         cells = self.norms[0](cells + self.attention(cells + codes, reference, cells, shapes))
         # In chunks: the hidden layer of 196,416 cells would be the largest tensor of all.
@@ -46,7 +47,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self, query: Tensor, code: Tensor, boxes: Tensor, memory: Tensor, shapes: Shapes, hidden: Tensor | None
     ) -> Tensor:
-        """(B, Q, D) queries with (B, Q, D) codes of their (B, Q, 4) boxes read (B, S, D) memory: (B, Q, D).
+        """(B, Q, D) queries with (B, Q, D) codes read (B, S, D) memory around (B, Q, 4) boxes on the map: (B, Q, D).
 
         `hidden` is (B, Q, Q), true where a query (row) must not see another (column).
         """
@@ -69,7 +70,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
 
     def forward(self, cells: Tensor, codes: Tensor, centres: Tensor, shapes: Shapes) -> Tensor:
-        """(B, S, D) cells with (S, D) codes at (S, 2) centres to (B, S, D)."""
+        """(B, S, D) cells with (1 or B, S, D) codes at (S, 2) centres to (B, S, D)."""
         for layer in self.layers:
             cells = layer(cells, codes, centres, shapes)
         return cells
@@ -92,6 +93,7 @@ class Decoder(nn.Module):
         boxes: Tensor,
         memory: Tensor,
         shapes: Shapes,
+        view: View,
         refine: Sequence[nn.Module],
         hidden: Tensor | None,
     ) -> tuple[list[Tensor], list[Tensor]]:
@@ -104,7 +106,7 @@ class Decoder(nn.Module):
             starts.append(boxes)
             boxes = boxes.detach()
             code = self.ref_point_head(box_code(boxes, query.shape[2] // 2, DECODER_ORDER))
-            query = layer(query, code, boxes, memory, shapes, hidden)
+            query = layer(query, code, view.on_map(boxes), memory, shapes, hidden)
             outputs.append(self.norm(query))
             boxes = (step(query) + inverse_sigmoid(boxes)).sigmoid()
         return outputs, starts

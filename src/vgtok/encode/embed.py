@@ -98,8 +98,8 @@ class Embedding(nn.Module):
             )
         step = torch.arange(span, device=rows.device)
         # Every cell under the token: (n, span), clamped to the grid at a ragged edge.
-        down = torch.minimum(placement.row[chosen][:, None] + step, rows[:, None] - 1) + 0.5
-        right = torch.minimum(placement.column[chosen][:, None] + step, columns[:, None] - 1) + 0.5
+        down = torch.minimum(placement.frame_row[chosen][:, None] + step, rows[:, None] - 1) + 0.5
+        right = torch.minimum(placement.frame_column[chosen][:, None] + step, columns[:, None] - 1) + 0.5
         # (n, span, span) points, flat for the table, then the mean over each token's
         down_share = (down / rows[:, None])[:, :, None].expand(-1, -1, span)
         right_share = (right / columns[:, None])[:, None, :].expand(-1, span, -1)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from vgtok.encode.attention import attend
 from vgtok.encode.block import Attention, Block, Route, draw_survivors
 from vgtok.encode.config import EncoderConfig
+from vgtok.encode.crop import Crop
 from vgtok.encode.embed import Embedding
 from vgtok.encode.packing import Groups, Packing, pack
 from vgtok.encode.placement import Placement, place
@@ -49,13 +50,20 @@ class Encoder(nn.Module):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
 
-    def forward(self, images: Sequence[Tensor], tokens: Sequence[Tokens], backend: str | None = None) -> Features:
+    def forward(
+        self,
+        images: Sequence[Tensor],
+        tokens: Sequence[Tokens],
+        backend: str | None = None,
+        crops: Sequence[Crop] | None = None,
+    ) -> Features:
         """B images, each (3, H, W) uint8 RGB or already normalised floats, with the partition of each.
 
-        An image is the valid area of its canvas, or the whole canvas with its padding.
+        An image is the valid area of its canvas, or the whole canvas with its padding; `crops` say where images that
+        are only parts of frames lie in them.
         """
         images = valid_areas(images, tokens, self.config)
-        packing = pack(tokens, self.config)
+        packing = pack(tokens, self.config, crops)
         placement = place(packing, self.config, self.embedding.table.device)
         sequence = self.embedding(images, packing, placement)
         routes = PackedRoutes(packing, placement, self.config, backend)
@@ -123,7 +131,10 @@ class PackedRoutes:
         if window is None:
             row, column = row / at.grid_rows, column / at.grid_columns
         else:
-            row, column = (row - at.row // window * window) / window, (column - at.column // window * window) / window
+            # Windows are counted in the image, centres in the frame.
+            first_row = at.frame_row - at.row % window
+            first_column = at.frame_column - at.column % window
+            row, column = (row - first_row) / window, (column - first_column) / window
         turned = rotation(row.float(), column.float(), self.config.head_dim)
         rotations = turned.new_ones(len(self.packing), turned.shape[1])
         rotations[at.place] = turned

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.encode.config import EncoderConfig
+from vgtok.encode.crop import Crop, whole_frame
+from vgtok.errors import InputError
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokens import Tokens
 
@@ -37,10 +39,12 @@ class Packing:
     Over the N' tokens that stand for regions: `image` (N',) which image, `row`, `column` (N',) first cell, `span`
     (N',) side in cells. `place` (N',) is where each goes in the sequence of N, `prefix` (B, P) where the prefix
     tokens go. `cells` (sum of rows x columns,) is the sequence place of the token that covers each cell of each image
-    in reading order: the one scatter back. `grids` are the (rows, columns) of cells of the images.
+    in reading order: the one scatter back. `grids` are the (rows, columns) of cells of the images, `crops` where each
+    lies in its frame.
     """
 
     grids: tuple[tuple[int, int], ...]
+    crops: tuple[Crop, ...]
     image: Ints
     row: Ints
     column: Ints
@@ -61,9 +65,11 @@ class Packing:
         return np.minimum(self.span, rows - self.row), np.minimum(self.span, columns - self.column)
 
 
-def pack(tokens: Sequence[Tokens], config: EncoderConfig) -> Packing:
-    """Lay out the partitions of B images as one sequence for an encoder of this configuration."""
+def pack(tokens: Sequence[Tokens], config: EncoderConfig, crops: Sequence[Crop] | None = None) -> Packing:
+    """Lay out the partitions of B images, whole frames unless `crops` say otherwise, as one sequence."""
     grids = tuple((t.extent.rows(CELL), t.extent.columns(CELL)) for t in tokens)
+    crops = tuple(map(whole_frame, grids)) if crops is None else tuple(crops)
+    _check(crops, grids)
     image = np.repeat(np.arange(len(tokens)), [len(t) for t in tokens])
     row, column, span = (
         np.concatenate([np.asarray(getattr(t, name), dtype=np.int64) // CELL for t in tokens])
@@ -81,6 +87,7 @@ def pack(tokens: Sequence[Tokens], config: EncoderConfig) -> Packing:
     prefix = starts[:, None] + np.arange(config.prefix)[None]
     return Packing(
         grids=grids,
+        crops=crops,
         image=image,
         row=row,
         column=column,
@@ -93,6 +100,14 @@ def pack(tokens: Sequence[Tokens], config: EncoderConfig) -> Packing:
             tuple(int(n) + config.prefix for n in np.bincount(image, minlength=len(tokens))), (0.0,) * len(tokens)
         ),
     )
+
+
+def _check(crops: Sequence[Crop], grids: Sequence[tuple[int, int]]) -> None:
+    if len(crops) != len(grids):
+        raise InputError(f"crops: {len(crops)} for {len(grids)} images; give one for each, or none")
+    for crop, (rows, columns) in zip(crops, grids, strict=True):
+        if crop.corner[0] + rows > crop.grid[0] or crop.corner[1] + columns > crop.grid[1]:
+            raise InputError(f"crops: {rows} x {columns} cells at {crop.corner} leave their frame of {crop.grid}")
 
 
 def _covering_places(

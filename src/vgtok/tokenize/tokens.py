@@ -100,6 +100,22 @@ class Tokens:
                 f"tokens: cell at row {row}, column {column} is covered {valid[row, column]} times, not once"
             )
 
+    def crop(self, x: int, y: int, height: int, width: int) -> "Tokens":
+        """The tokens of a part of the frame with its corner on a 64-px root, cut where the frame ends.
+
+        The part counts as an image of its own: its source is itself.
+        """
+        if x % ROOT or y % ROOT or not (0 <= x < self.width and 0 <= y < self.height):
+            raise InputError(f"crop: its corner ({x}, {y}) is not one of the frame's {ROOT}-px roots")
+        height, width = min(height, self.height - y), min(width, self.width - x)
+        if (height % ROOT and y + height < self.height) or (width % ROOT and x + width < self.width):
+            raise InputError(f"crop: {width} x {height} px cut through {ROOT}-px roots")
+        inside = (self.x >= x) & (self.x < x + width) & (self.y >= y) & (self.y < y + height)
+        shift = np.int32(x), np.int32(y)
+        return Tokens(
+            self.x[inside] - shift[0], self.y[inside] - shift[1], self.sizes[inside], height, width, height, width
+        )
+
     def overlay(self, image: Any) -> "Image.Image":
         """The partition drawn over `image` (any kind the tokenizer reads), in the image's own pixels."""
         from vgtok.show.overlay import draw_tokens

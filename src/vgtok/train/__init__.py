@@ -1,0 +1,1 @@
+"""Recipes, and the loop that follows them: data in, checkpoints out."""

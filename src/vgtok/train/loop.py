@@ -1,0 +1,222 @@
+"""The loop: lessons in, updates, checkpoints and reports out; on one process or many, by accelerate.
+
+Every lesson is a forward pass of its own with random numbers of its own, and gradients are averaged over processes
+once per step. So one process and several give the same update for the same lessons, and a run that was stopped, even
+killed, goes on as if it had not been.
+"""
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+from torch import Tensor
+
+from vgtok.data.dataset import AnnotatedDataset, open_annotated
+from vgtok.detect.model import CoDetr
+from vgtok.errors import InputError
+from vgtok.files import write_text
+from vgtok.train.journal import Journal
+from vgtok.train.lessons import Lesson, Lessons
+from vgtok.train.model import initial_model
+from vgtok.train.optimiser import Average, make_optimiser, set_rate
+from vgtok.train.recipe import SYNTHETIC, Recipe
+from vgtok.train.state import State, load_state, newest, save_state
+from vgtok.train.validation import score, validation_images
+
+RECIPE_FILE = "recipe.json"
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a run learns from and what it is scored on; None stands for rendered scenes."""
+
+    dataset: AnnotatedDataset | None
+    training: Sequence[int]
+    held_out: Sequence[int]
+    names: tuple[str, ...]
+
+
+def train(recipe: Recipe, run: Path) -> Path:
+    """Follow a recipe in a folder of its own, from its last checkpoint where there is one; returns the last one."""
+    accelerator = Accelerator(mixed_precision="bf16" if _halves(recipe) else "no")
+    material = _material(recipe)
+    steps = recipe.steps or math.ceil(recipe.epochs * len(material.training) / recipe.batch)
+    if steps < 1:
+        raise InputError("steps: neither steps nor epochs say how long to train; use --set steps=1000")
+    if recipe.batch % accelerator.num_processes:
+        raise InputError(f"batch: {recipe.batch} lessons do not divide among {accelerator.num_processes} processes")
+    set_seed(recipe.seed)
+    model = initial_model(recipe, material.names).to(accelerator.device)
+    optimiser = make_optimiser(model, recipe)
+    average = Average(model.state_dict(), recipe)
+    step, seconds = 0, 0.0
+    if (folder := newest(run)) is not None:
+        state = load_state(folder)
+        step, seconds = state.step, state.seconds
+        model.load_state_dict(state.model)
+        average.tensors = {name: tensor.to(accelerator.device) for name, tensor in state.average.items()}
+        optimiser.load_state_dict(state.optimiser)
+    lessons = Lessons(recipe, material.names, material.dataset, material.training)
+    trainer = Trainer(recipe, accelerator, model, optimiser, average, steps)
+    if not accelerator.is_main_process:
+        _follow(trainer, lessons, step)
+        return run
+    write_text(run / RECIPE_FILE, json.dumps(recipe.to_dict(), indent=1) + "\n")
+    images = validation_images(recipe, run, material.dataset, material.held_out) if recipe.evaluate else None
+    with Journal(run, step, steps) as journal:
+        return _lead(trainer, lessons, images, journal, run, step, seconds)
+
+
+@dataclass
+class Trainer:
+    """A model in training with everything an update needs."""
+
+    recipe: Recipe
+    accelerator: Accelerator
+    model: CoDetr
+    optimiser: torch.optim.AdamW
+    average: Average
+    steps: int
+
+    def numbers(self, step: int) -> list[int]:
+        """The lessons of this process from `step` to the end."""
+        per, first = self.recipe.batch // self.accelerator.num_processes, self.accelerator.process_index
+        return [at * self.recipe.batch + first * per + turn for at in range(step, self.steps) for turn in range(per)]
+
+    def update(self, step: int, lessons: Sequence[Lesson]) -> dict[str, float]:
+        """One step on the lessons of this process; returns its losses by part, their sum, the norm and the rate."""
+        self.model.train()
+        rate = set_rate(self.optimiser, self.recipe, step, self.steps)
+        parts = self.gradients(lessons)
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip))
+        loss = parts["loss"]
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            numbers = ", ".join(str(lesson.number) for lesson in lessons)
+            raise InputError(
+                f"loss: {loss} with gradients of norm {norm} at step {step}, lessons {numbers}; nothing was updated "
+                "and the last checkpoint is intact. Lower --set rate, or use --set precision=fp32"
+            )
+        self.optimiser.step()
+        self.average.update(self.model.state_dict(), step)
+        return {**parts, "norm": norm, "rate": rate}
+
+    def gradients(self, lessons: Sequence[Lesson]) -> dict[str, float]:
+        """Leave the mean gradient over the lessons of all processes; returns their mean `loss`.
+
+        Beside it are the losses by part of this process's own lessons.
+        """
+        for parameter in self.model.parameters():
+            # Zero, never none: what a lesson leaves out must still add up over processes.
+            parameter.grad = torch.zeros_like(parameter)
+        sums: dict[str, float] = {}
+        loss = torch.zeros((), device=self.accelerator.device)
+        for lesson in lessons:
+            # What noise and samples the losses draw follows from the lesson, wherever it is learnt.
+            torch.manual_seed(int(np.random.default_rng((self.recipe.seed, 3, lesson.number)).integers(2**63)))
+            with self.accelerator.autocast():
+                losses = self.model.loss(
+                    [lesson.frame.to(self.accelerator.device)],
+                    [lesson.tokens],
+                    [{"boxes": lesson.boxes, "labels": lesson.labels}],
+                    [lesson.crop],
+                    self.recipe.crop_queries or None,
+                )
+            total = torch.stack([value.float() for value in losses.values()]).sum() / self.recipe.batch
+            torch.autograd.backward(total)
+            loss += total.detach()
+            for name, value in losses.items():
+                part, *_, kind = name.split("/")
+                sums[f"{part}/{kind}"] = sums.get(f"{part}/{kind}", 0.0) + float(value.detach()) / len(lessons)
+        self._add_up([p.grad for p in self.model.parameters() if p.grad is not None])
+        return {**sums, "loss": float(self.accelerator.reduce(loss, "sum"))}
+
+    def _add_up(self, gradients: Sequence[Tensor]) -> None:
+        """Sum gradients over processes in place, as one message."""
+        if self.accelerator.num_processes == 1:
+            return
+        flat = self.accelerator.reduce(torch.cat([gradient.flatten() for gradient in gradients]), "sum")
+        for gradient, part in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+    def state(self, step: int, seconds: float) -> State:
+        """What a checkpoint after `step` steps holds."""
+        return State(step, seconds, self.model.state_dict(), self.average.tensors, self.optimiser.state_dict())
+
+
+def _lead(
+    trainer: Trainer,
+    lessons: Lessons,
+    images: AnnotatedDataset | None,
+    journal: Journal,
+    run: Path,
+    step: int,
+    seconds: float,
+) -> Path:
+    """Train as the process that reports, saves and evaluates."""
+    recipe, steps = trainer.recipe, trainer.steps
+    queue = lessons.ahead(trainer.numbers(step))
+    per = recipe.batch // trainer.accelerator.num_processes
+    while step < steps:
+        started = time.perf_counter()
+        taken = [next(queue) for _ in range(per)]
+        report = trainer.update(step, taken)
+        step += 1
+        seconds += time.perf_counter() - started
+        journal.write(
+            {
+                "step": step,
+                "lessons": step * recipe.batch,
+                "seconds": round(seconds, 2),
+                "objects": sum(len(lesson.labels) for lesson in taken),
+                "tokens": sum(len(lesson.tokens) for lesson in taken),
+                **{name: float(f"{value:.7g}") for name, value in report.items()},
+            }
+        )
+        journal.advance(step, report["loss"])
+        if images is not None and (step % recipe.evaluate == 0 or step == steps):
+            with journal.paused():
+                scores = score(trainer.model.config, trainer.average.tensors, recipe, images)
+            journal.write({"step": step, "lessons": step * recipe.batch, **scores})
+            journal.say(f"step {step}: " + ", ".join(f"{name} {value:.2f}" for name, value in scores.items()))
+        if step % recipe.checkpoint == 0 or step == steps:
+            save_state(run, trainer.state(step, seconds), recipe.keep)
+    folder = newest(run)
+    assert folder is not None
+    return folder
+
+
+def _follow(trainer: Trainer, lessons: Lessons, step: int) -> None:
+    """Train as one of the other processes: the same steps, nothing reported."""
+    queue = lessons.ahead(trainer.numbers(step))
+    per = trainer.recipe.batch // trainer.accelerator.num_processes
+    for at in range(step, trainer.steps):
+        trainer.update(at, [next(queue) for _ in range(per)])
+
+
+def _halves(recipe: Recipe) -> bool:
+    """Whether to compute in bf16: where asked for, or where the device is made for it."""
+    if recipe.precision != "auto":
+        return recipe.precision == "bf16"
+    if torch.cuda.is_available():
+        return bool(torch.cuda.is_bf16_supported())
+    return bool(torch.cpu._is_avx512_bf16_supported())
+
+
+def _material(recipe: Recipe) -> Material:
+    """Open the data and set some of it apart where validation has none of its own."""
+    if recipe.data == SYNTHETIC:
+        return Material(None, (), (), recipe.classes)
+    if not recipe.data:
+        raise InputError("data: this recipe needs a data set; use --set data=visdrone:DIR or another")
+    dataset = open_annotated(recipe.data)
+    count = len(dataset.images)
+    apart = {int(place) for place in np.linspace(0, count - 1, recipe.held_out)} if recipe.held_out else set()
+    training = [index for index in range(count) if index not in apart]
+    return Material(dataset, training, sorted(apart), recipe.classes or dataset.names)

@@ -1,0 +1,130 @@
+"""What a training run is, as one frozen dataclass: every field can be set from the command line by its name."""
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from vgtok.detect.config import Auxiliary
+from vgtok.errors import InputError
+
+Precision = Literal["auto", "fp32", "bf16"]
+SYNTHETIC = "synthetic"
+"""The data that needs no files: scenes rendered as they are needed."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One training run.
+
+    `detector` names a configuration, trained with the `auxiliary` heads beside it. It starts from `start`, a saved model, or from random weights, in which case
+    `encoder_weights` may name a checkpoint of the encoder in the format `encoder_source`. `data` and `validation` are
+    data sets as `vgtok evaluate` names them, or 'synthetic'; where `validation` is empty, `held_out` images of the
+    training data are kept apart for it.
+
+    A lesson is one frame fitted into `canvas` times a factor between `smallest` and `largest`, partitioned whole at
+    one of `budgets` drawn at random, then cut to a `crop` around an object (0 keeps the frame), where `crop_queries`
+    of the model's queries suffice (0 is all). `synthetic` is the share of rendered lessons; those are `synthetic_scale`
+    px a metre, or of any scale for 0. `budgets` are exact counts, or with `table` percentiles inverted from that
+    retention table.
+
+    `batch` lessons over all processes make a step. `steps` of 0 are counted from `epochs`. Rates warm up over `warmup`
+    steps from `warmup_start` and follow a cosine to `final_rate`, both shares of `rate`; `layer_decay` lowers them
+    from the last encoder block to the first. `average` is the momentum of the running average that is evaluated and
+    shipped. Every `checkpoint` steps the run is saved, every `keep` steps for good (0 never), and every `evaluate`
+    steps scored on `evaluate_images` images at `evaluate_budget`.
+    """
+
+    name: str
+    detector: str
+    classes: tuple[str, ...] = ()
+    auxiliary: tuple[Auxiliary, ...] = ("roi", "atss")
+    start: str = ""
+    encoder_weights: str = ""
+    encoder_source: str = "timm"
+    data: str = ""
+    validation: str = ""
+    held_out: int = 0
+    canvas: tuple[int, int] = (2048, 1152)
+    smallest: float = 1.0
+    largest: float = 1.0
+    flip: bool = True
+    photometric: bool = False
+    crop: int = 0
+    crop_queries: int = 0
+    synthetic: float = 0.0
+    synthetic_scale: float = 0.0
+    budgets: tuple[float, ...] = (1.0,)
+    table: str = ""
+    scorer: str = "tophat"
+    rank: float = 0.20
+    splitter: str = "quadtree"
+    batch: int = 1
+    steps: int = 0
+    epochs: int = 0
+    rate: float = 5e-5
+    layer_decay: float = 0.8
+    weight_decay: float = 0.01
+    clip: float = 0.1
+    warmup: int = 500
+    warmup_start: float = 0.01
+    final_rate: float = 0.0
+    average: float = 1e-4
+    average_warmup: int = 2000
+    precision: Precision = "auto"
+    seed: int = 0
+    checkpoint: int = 1000
+    keep: int = 0
+    evaluate: int = 0
+    evaluate_images: int = 50
+    evaluate_budget: float = 1.0
+
+    def __post_init__(self) -> None:
+        # JSON has lists where this has tuples.
+        for name in ("classes", "auxiliary", "canvas", "budgets"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        positive = ("batch", "rate", "clip", "checkpoint", "smallest", "largest", "evaluate_images")
+        for name in positive:
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name}: {getattr(self, name)} is not above 0")
+        counts = ("steps", "epochs", "warmup", "held_out", "keep", "evaluate", "crop", "crop_queries", "average_warmup")
+        for name in (*counts, "weight_decay", "synthetic_scale"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name}: {getattr(self, name)} is below 0")
+        for name in ("synthetic", "average", "layer_decay", "warmup_start", "final_rate"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name}: {getattr(self, name)} is not a share between 0 and 1")
+        if self.smallest > self.largest:
+            raise InputError(f"smallest: {self.smallest} is above largest, {self.largest}")
+        if self.crop % 64:
+            raise InputError(f"crop: {self.crop} px is not a multiple of 64")
+        if not self.budgets or not all(0 < budget <= 1 for budget in self.budgets):
+            raise InputError(f"budgets: {self.budgets} are not shares above 0 and up to 1")
+        if self.precision not in get_args(Precision):
+            raise InputError(f"precision: '{self.precision}' is not one of {', '.join(get_args(Precision))}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as a JSON file holds them."""
+        return asdict(self)
+
+    def changed(self, settings: dict[str, str]) -> "Recipe":
+        """The recipe with fields set from text, as the command line gives them: `batch` '4', `budgets` '1.0,0.4'."""
+        kinds = get_type_hints(Recipe)
+        known = [item.name for item in fields(Recipe) if item.name != "name"]
+        for name in settings:
+            if name not in known:
+                raise InputError(f"--set {name}: no such setting; there are {', '.join(known)}")
+        return replace(self, **{name: _value(name, text, kinds[name]) for name, text in settings.items()})
+
+
+def _value(name: str, text: str, kind: Any) -> Any:
+    """Read one setting as what its field holds."""
+    try:
+        if kind is bool:
+            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+        if get_origin(kind) is tuple:
+            inner = get_args(kind)[0]
+            parts = text.replace("x", ",").split(",") if name == "canvas" else text.split(",")
+            return tuple((inner if inner in (int, float) else str)(part) for part in parts if part)
+        return kind(text) if kind in (int, float) else text
+    except (ValueError, KeyError):
+        expected = {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "a list with commas")
+        raise InputError(f"--set {name}={text}: expected {expected}") from None

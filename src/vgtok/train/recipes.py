@@ -1,0 +1,84 @@
+"""Recipes by name: the paper's for GPUs, the one of the shipped model, and one small enough for a test."""
+
+from dataclasses import replace
+
+from vgtok.errors import InputError
+from vgtok.train.recipe import SYNTHETIC, Recipe
+
+_PAPER = Recipe(
+    name="paper-visdrone-dense",
+    detector="co-detr-eva02-large",
+    smallest=480 / 1152,
+    largest=1536 / 1152,
+    epochs=28,
+    keep=6471,
+    evaluate=6471,
+)
+
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        _PAPER,
+        replace(_PAPER, name="paper-visdrone-finetune", epochs=8, budgets=(0.4,), table="visdrone"),
+        replace(_PAPER, name="paper-aitodv2", canvas=(2048, 2048), epochs=8, budgets=(0.4,)),
+        Recipe(
+            name="tiny-visdrone",
+            detector="co-detr-vit-tiny",
+            # The RoI head would cost a quarter of every step, and two cores have few to spare.
+            auxiliary=("atss",),
+            encoder_weights="deit_tiny_patch16_224.safetensors",
+            held_out=24,
+            smallest=0.8,
+            largest=1.25,
+            photometric=True,
+            crop=512,
+            crop_queries=300,
+            synthetic=0.1,
+            budgets=(1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2),
+            batch=2,
+            steps=5000,
+            rate=3e-4,
+            layer_decay=0.85,
+            weight_decay=0.05,
+            clip=5.0,
+            warmup=150,
+            final_rate=0.02,
+            average=2e-3,
+            average_warmup=300,
+            checkpoint=100,
+            keep=1000,
+        ),
+        Recipe(
+            name="synthetic-smoke",
+            detector="co-detr-vit-tiny",
+            classes=("car", "van", "truck", "bus"),
+            data=SYNTHETIC,
+            validation=SYNTHETIC,
+            canvas=(256, 256),
+            synthetic_scale=12.0,
+            budgets=(1.0, 0.7, 0.4),
+            batch=1,
+            steps=1200,
+            rate=3e-4,
+            layer_decay=1.0,
+            weight_decay=1e-4,
+            clip=1.0,
+            warmup=100,
+            final_rate=0.01,
+            average=5e-3,
+            average_warmup=100,
+            checkpoint=200,
+            evaluate=300,
+            evaluate_images=24,
+            evaluate_budget=0.7,
+        ),
+    )
+}
+"""Every recipe by name."""
+
+
+def recipe_named(name: str) -> Recipe:
+    """The recipe of that name."""
+    if name not in RECIPES:
+        raise InputError(f"recipe: '{name}' is not one of {', '.join(RECIPES)}")
+    return RECIPES[name]

@@ -1,0 +1,55 @@
+"""Scores of a run on images it does not learn from: held-out ones, another data set, or scenes of other seeds."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from vgtok.data.dataset import AnnotatedDataset, open_annotated
+from vgtok.data.rendered import write_rendered
+from vgtok.data.subset import Subset, spread
+from vgtok.data.synthetic import SceneConfig
+from vgtok.detect.config import DetectorConfig
+from vgtok.detect.detector import Detector
+from vgtok.detect.saving import filled
+from vgtok.evaluate.evaluation import evaluate
+from vgtok.evaluate.protocols import protocol_for
+from vgtok.evaluate.running import run_detector
+from vgtok.train.recipe import SYNTHETIC, Recipe
+
+_FIRST_SEED = 2**31
+"""Scenes of these seeds and above are never lessons."""
+
+
+def validation_images(
+    recipe: Recipe, run: Path, dataset: AnnotatedDataset | None, held_out: Sequence[int]
+) -> AnnotatedDataset | None:
+    """The images a recipe is scored on, None where it names none; rendered scenes are kept in the run's folder."""
+    if recipe.validation == SYNTHETIC:
+        seeds = range(_FIRST_SEED, _FIRST_SEED + recipe.evaluate_images)
+        return open_annotated(write_rendered(run / "validation", seeds, *recipe.canvas, scene_config(recipe)))
+    if recipe.validation:
+        return spread(open_annotated(recipe.validation), recipe.evaluate_images)
+    if dataset is not None and held_out:
+        return spread(Subset(dataset, tuple(held_out)), recipe.evaluate_images)
+    return None
+
+
+def scene_config(recipe: Recipe) -> SceneConfig:
+    """The scenes a recipe asks for: any at all, or traffic without people at one scale."""
+    if not recipe.synthetic_scale:
+        return SceneConfig()
+    # People at this scale are slivers of a few pixels.
+    return SceneConfig(pixels_per_metre=recipe.synthetic_scale, traffic=1.0, crowd=0.0)
+
+
+def score(
+    config: DetectorConfig, weights: Mapping[str, Tensor], recipe: Recipe, images: AnnotatedDataset
+) -> dict[str, float]:
+    """AP, AP50 and APS in points of these weights, at the recipe's canvas and budget."""
+    model = filled(config, {name: tensor.cpu().float() for name, tensor in weights.items()}, "average")
+    detector = Detector(model, canvas=recipe.canvas)
+    rules = protocol_for(None, images.name, None)
+    found = run_detector(detector, images, recipe.evaluate_budget, rules.max_detections)
+    metrics = evaluate(images, found.detections, rules).metrics
+    return {name: value for name in ("AP", "AP50", "APS") if (value := metrics.get(name)) is not None}
