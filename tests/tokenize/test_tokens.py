@@ -81,3 +81,26 @@ def test_json_and_arrays_hold_the_whole_partition(tokens: Tokens) -> None:
     arrays = tokens.to_arrays()
     assert arrays["canvas"].tolist() == [150, 200]
     np.testing.assert_array_equal(arrays["x"], tokens.x)
+
+
+def test_a_crop_holds_the_tokens_of_its_place_and_is_strict(tokens: Tokens) -> None:
+    part = tokens.crop(64, 0, 128, 128)
+    part.validate()
+    assert (part.width, part.height) == (128, 128)
+    moved = {(x0 + 64, y0, x1 + 64, y1) for x0, y0, x1, y1 in part.boxes.tolist()}
+    inside = (tokens.x >= 64) & (tokens.x < 192) & (tokens.y < 128)
+    assert moved == {tuple(box) for box in tokens.boxes[inside].tolist()}
+    edge = tokens.crop(128, 64, 128, 128)
+    edge.validate()
+    assert (edge.width, edge.height) == (200 - 128, 150 - 64)
+
+
+@pytest.mark.parametrize(
+    ("corner", "size", "message"),
+    [((10, 0), (64, 64), "not one of the frame's"), ((256, 0), (64, 64), "not one"), ((0, 0), (50, 64), "cut through")],
+)
+def test_crops_off_the_roots_are_refused(
+    tokens: Tokens, corner: tuple[int, int], size: tuple[int, int], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        tokens.crop(*corner, *size)

@@ -1,4 +1,4 @@
-"""`vgtok convert`: annotations from one format to another, and Co-DETR checkpoints to models of this library and back.
+"""`vgtok convert`: annotations from one format to another, training runs and Co-DETR checkpoints to models.
 
 What is converted is the first word after `convert`; without one of them it is annotations.
 """
@@ -30,7 +30,9 @@ class _AnnotationsByDefault(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_AnnotationsByDefault, no_args_is_help=True, help="Convert annotations, or Co-DETR checkpoints and back."
+    cls=_AnnotationsByDefault,
+    no_args_is_help=True,
+    help="Convert annotations, training runs, or Co-DETR checkpoints and back.",
 )
 
 
@@ -56,6 +58,32 @@ def annotations(
         for sentence in sentences:
             console.print(f"[yellow]{label}:[/] {escape(sentence)}")
     console.print(f"open it as {escape(result.spec)}", soft_wrap=True)
+
+
+@app.command("run")
+def run(
+    source: Annotated[Path, typer.Argument(help="A training run's folder, or one of its checkpoints.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+    table: Annotated[str | None, typer.Option(help="Retention table to carry along: a shipped name or a file.")] = None,
+    licence: Annotated[str, typer.Option(help="What the model may be used for.")] = "",
+    inference: Annotated[bool, typer.Option("--inference", help="Leave out the heads that only train.")] = False,
+    half: Annotated[bool, typer.Option("--half", help="Store fp16.")] = False,
+    json_: options.Json = False,
+) -> None:
+    """Turn the averaged weights of a training run into a model folder."""
+    from vgtok.calibrate.tables import load_table
+    from vgtok.detect.saving import save_detector
+    from vgtok.train.outcome import detector_of
+
+    detector = detector_of(source, None if table is None else load_table(table), licence)
+    weights = save_detector(detector, out, auxiliary=() if inference else None, half=half)
+    document = {"model": str(out), "weights_mb": weights.stat().st_size / 1e6, "classes": len(detector.names)}
+    if json_:
+        print(json.dumps(document))
+    else:
+        print(
+            f"{out}: {document['weights_mb']:.1f} MB, {document['classes']} classes; open it as vgtok.load({str(out)!r})"
+        )
 
 
 @app.command("co-detr")

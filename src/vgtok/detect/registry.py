@@ -27,9 +27,9 @@ DETECTORS: dict[str, DetectorConfig] = {
     "co-detr-vit-tiny": DetectorConfig(
         "vit-tiny",
         VISDRONE,
-        # Windows of 32 cells and no global block: a 512-px crop is then one window, and what attention sees in
-        # training is what it sees in a frame. The class token belongs to no window.
-        {"window": 32, "global_blocks": (), "prefix": 0},
+        # Windows of 16 cells and no global block: what attention sees in a crop is then what it sees in a frame, and
+        # as many cells as the encoder was pretrained on. The class token belongs to no window.
+        {"window": 16, "global_blocks": (), "prefix": 0},
         queries=900,
         strides=(8, 16, 32),
         dim=96,

@@ -27,10 +27,8 @@ from vgtok.train.lessons import Lesson, Lessons
 from vgtok.train.model import initial_model
 from vgtok.train.optimiser import Average, make_optimiser, set_rate
 from vgtok.train.recipe import SYNTHETIC, Recipe
-from vgtok.train.state import State, load_state, newest, save_state
+from vgtok.train.state import MODEL_FILE, RECIPE_FILE, State, load_state, newest, save_state
 from vgtok.train.validation import score, validation_images
-
-RECIPE_FILE = "recipe.json"
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,8 @@ def train(recipe: Recipe, run: Path) -> Path:
     if not accelerator.is_main_process:
         _follow(trainer, lessons, step)
         return run
-    write_text(run / RECIPE_FILE, json.dumps(recipe.to_dict(), indent=1) + "\n")
+    for name, document in ((RECIPE_FILE, recipe.to_dict()), (MODEL_FILE, model.config.to_dict())):
+        write_text(run / name, json.dumps(document, indent=1) + "\n")
     images = validation_images(recipe, run, material.dataset, material.held_out) if recipe.evaluate else None
     with Journal(run, step, steps) as journal:
         return _lead(trainer, lessons, images, journal, run, step, seconds)

@@ -15,10 +15,10 @@ SYNTHETIC = "synthetic"
 class Recipe:
     """One training run.
 
-    `detector` names a configuration, trained with the `auxiliary` heads beside it. It starts from `start`, a saved model, or from random weights, in which case
-    `encoder_weights` may name a checkpoint of the encoder in the format `encoder_source`. `data` and `validation` are
-    data sets as `vgtok evaluate` names them, or 'synthetic'; where `validation` is empty, `held_out` images of the
-    training data are kept apart for it.
+    `detector` names a configuration, trained with the `auxiliary` heads beside it. It starts from `start`, a saved
+    model, or from random weights, in which case `encoder_weights` may name a checkpoint of the encoder in the format
+    `encoder_source`. `data` and `validation` are data sets as `vgtok evaluate` names them, or 'synthetic'; where
+    `validation` is empty, `held_out` images of the training data are kept apart for it.
 
     A lesson is one frame fitted into `canvas` times a factor between `smallest` and `largest`, partitioned whole at
     one of `budgets` drawn at random, then cut to a `crop` around an object (0 keeps the frame), where `crop_queries`

@@ -16,6 +16,9 @@ from torch import Tensor
 
 from vgtok.errors import InputError
 
+RECIPE_FILE, MODEL_FILE = "recipe.json", "model.json"
+"""What a run writes beside its checkpoints: the recipe it follows and the configuration of its model."""
+
 _PATTERN = "step-[0-9][0-9][0-9][0-9][0-9][0-9]*"
 
 

@@ -1,0 +1,20 @@
+"""A recipe small enough to be followed many times over: rendered scenes of 128 px, a few steps."""
+
+from dataclasses import replace
+
+from vgtok.train.recipe import Recipe
+from vgtok.train.recipes import recipe_named
+
+
+def small_recipe(**changes: object) -> Recipe:
+    base = replace(
+        recipe_named("synthetic-smoke"),
+        canvas=(128, 128),
+        steps=6,
+        batch=2,
+        warmup=2,
+        checkpoint=2,
+        evaluate=0,
+        precision="fp32",
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]

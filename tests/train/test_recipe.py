@@ -1,0 +1,65 @@
+"""Recipes: what the command line may set, what they refuse, and the paper's own numbers."""
+
+import json
+
+import pytest
+
+from vgtok.errors import InputError
+from vgtok.train.recipe import Recipe
+from vgtok.train.recipes import RECIPES, recipe_named
+
+
+def test_fields_are_set_from_text_as_their_kind() -> None:
+    recipe = recipe_named("tiny-visdrone").changed(
+        {
+            "batch": "8",
+            "rate": "1e-3",
+            "flip": "false",
+            "budgets": "1.0,0.4",
+            "canvas": "1024x640",
+            "data": "visdrone:x",
+        }
+    )
+    assert (recipe.batch, recipe.rate, recipe.flip, recipe.budgets) == (8, 1e-3, False, (1.0, 0.4))
+    assert (recipe.canvas, recipe.data) == ((1024, 640), "visdrone:x")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("batches", "2", "no such setting; there are detector"),
+        ("batch", "two", "expected a whole number"),
+        ("batch", "0", "batch: 0 is not above 0"),
+        ("flip", "maybe", "expected true or false"),
+        ("budgets", "1.5", "are not shares"),
+        ("crop", "100", "not a multiple of 64"),
+        ("precision", "fp8", "is not one of auto, fp32, bf16"),
+        ("synthetic", "2", "not a share between 0 and 1"),
+    ],
+)
+def test_bad_settings_are_named(key: str, value: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        recipe_named("tiny-visdrone").changed({key: value})
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_survive_json(name: str) -> None:
+    recipe = recipe_named(name)
+    assert Recipe(**json.loads(json.dumps(recipe.to_dict()))) == recipe
+
+
+def test_the_paper_recipe_is_the_papers() -> None:
+    finetune = recipe_named("paper-visdrone-finetune")
+    assert (finetune.rate, finetune.weight_decay, finetune.clip, finetune.layer_decay) == (5e-5, 0.01, 0.1, 0.8)
+    assert (finetune.warmup, finetune.warmup_start, finetune.average, finetune.average_warmup) == (
+        500,
+        0.01,
+        1e-4,
+        2000,
+    )
+    assert (finetune.batch, finetune.epochs, finetune.detector) == (1, 8, "co-detr-eva02-large")
+
+
+def test_an_unknown_recipe_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match="'paper' is not one of paper-visdrone-dense"):
+        recipe_named("paper")
