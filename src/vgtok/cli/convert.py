@@ -77,13 +77,11 @@ def run(
 
     detector = detector_of(source, None if table is None else load_table(table), licence)
     weights = save_detector(detector, out, auxiliary=() if inference else None, half=half)
-    document = {"model": str(out), "weights_mb": weights.stat().st_size / 1e6, "classes": len(detector.names)}
+    megabytes = weights.stat().st_size / 1e6
     if json_:
-        print(json.dumps(document))
+        print(json.dumps({"model": str(out), "weights_mb": megabytes, "classes": list(detector.names)}))
     else:
-        print(
-            f"{out}: {document['weights_mb']:.1f} MB, {document['classes']} classes; open it as vgtok.load({str(out)!r})"
-        )
+        print(f"{out}: {megabytes:.1f} MB, {len(detector.names)} classes; open it as vgtok.load({str(out)!r})")
 
 
 @app.command("co-detr")
