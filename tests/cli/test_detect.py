@@ -2,7 +2,6 @@
 
 import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +11,13 @@ import pytest
 import torch
 from PIL import Image
 
+from tests.cli.conftest import Run
 from tests.data.folders import write_visdrone
 from tests.detect.small_models import SMALL, small_detector
-from vgtok.cli import main
 from vgtok.detect import checkpoint
 from vgtok.detect.checkpoint import write_co_detr
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import load_detector, save_detector
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def vgtok(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["vgtok", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main.run()
-        out, err = capsys.readouterr()
-        return int(stopped.value.code or 0), out, err
-
-    return run
 
 
 @pytest.fixture
