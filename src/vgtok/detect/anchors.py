@@ -12,7 +12,8 @@ BACKGROUND = -1
 UNDECIDED = -2
 """What an anchor answers for when it answers for no object: nothing, or it is left out of the loss."""
 
-_ANCHORS_AT_ONCE = 65536
+_ANCHORS_AT_ONCE = 8192
+"""Anchors compared with all objects at one time: their overlaps then stay in a processor's cache."""
 
 
 def level_anchors(
@@ -65,7 +66,7 @@ def assign_by_overlap(boxes: Tensor, objects: Tensor, positive: float, negative:
 
 
 def _chunks(boxes: Tensor, owner: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """(A, 4) boxes and views of their (A,) owners, some at a time: all by a thousand objects would be gigabytes."""
+    """(A, 4) boxes and views of their (A,) owners, some at a time."""
     return zip(*(torch.split(part, _ANCHORS_AT_ONCE) for part in (boxes, owner)), strict=True)
 
 

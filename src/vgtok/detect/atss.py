@@ -10,7 +10,7 @@ from torch.nn import functional
 from vgtok.detect.anchors import BACKGROUND, level_anchors
 from vgtok.detect.boxes import clip, decode, paired_iou, to_centres
 from vgtok.detect.config import DetectorConfig
-from vgtok.detect.losses import AUXILIARY_WEIGHT, PRIOR, Targets, focal
+from vgtok.detect.losses import PRIOR, Targets, focal
 from vgtok.detect.norms import ConvNorm
 from vgtok.detect.postprocess import Prediction
 from vgtok.detect.roi import Positives
@@ -30,7 +30,7 @@ class ATSSHead(nn.Module):
 
     def __init__(self, config: DetectorConfig) -> None:
         super().__init__()
-        self.classes = config.classes
+        self.classes, self.weight = config.classes, config.auxiliary_weight
         self.strides = (*config.strides, 2 * config.strides[-1])
         self.cls_convs = nn.ModuleList([ConvNorm(config.dim)])
         self.reg_convs = nn.ModuleList([ConvNorm(config.dim)])
@@ -84,7 +84,7 @@ class ATSSHead(nn.Module):
             "giou": _GIOU_WEIGHT * by_overlap / weight.clamp(min=1.0),
             "centerness": by_centre / max(count, 1),
         }
-        return {name: AUXILIARY_WEIGHT * value for name, value in losses.items()}, positives
+        return {name: self.weight * value for name, value in losses.items()}, positives
 
     def predict(self, maps: Sequence[Tensor], sizes: Sequence[tuple[int, int]], most: int) -> list[Prediction]:
         """Boxes (N, 4), scores (N,), labels (N,) of B images, best first, clipped to their (height, width)."""

@@ -73,6 +73,11 @@ class DetectorConfig:
         """How many maps the pyramid has."""
         return len(self.strides)
 
+    @property
+    def auxiliary_weight(self) -> float:
+        """What every loss of an auxiliary head is multiplied by: twice the layers whose losses it stands beside."""
+        return 2.0 * self.decoder_layers
+
     def encoder_config(self) -> EncoderConfig:
         """The encoder's configuration, overrides applied."""
         return configuration(self.encoder, **self.encoder_overrides)

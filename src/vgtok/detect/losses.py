@@ -13,9 +13,6 @@ from vgtok.detect.matching import assign_least_cost, matching_costs
 QUERY_WEIGHTS: Mapping[str, float] = {"class": 1.0, "l1": 5.0, "giou": 2.0}
 """Weights of a query's three losses."""
 
-AUXILIARY_WEIGHT = 12.0
-"""What every loss of an auxiliary head is multiplied by: six decoder layers, twice."""
-
 PRIOR = -4.595
 """The logit of 1%: at first nearly everything is background."""
 

@@ -10,7 +10,7 @@ from torch.nn import functional
 from vgtok.detect.anchors import assign_by_overlap, sample
 from vgtok.detect.boxes import decode, paired_iou
 from vgtok.detect.config import DetectorConfig
-from vgtok.detect.losses import AUXILIARY_WEIGHT, Targets
+from vgtok.detect.losses import Targets
 from vgtok.detect.norms import ConvNorm
 from vgtok.detect.roi_align import roi_align
 
@@ -45,6 +45,7 @@ class RoIHead(nn.Module):
         self.shared_fcs = nn.ModuleList([nn.Linear(config.dim * _SIDE**2, config.roi_hidden)])
         self.fc_cls = nn.Linear(config.roi_hidden, config.classes + 1)
         self.fc_reg = nn.Linear(config.roi_hidden, 4)
+        self.weight = config.auxiliary_weight
         for layer, std in ((self.fc_cls, 0.01), (self.fc_reg, 0.001)):
             nn.init.normal_(layer.weight, std=std)
             nn.init.zeros_(layer.bias)
@@ -99,4 +100,4 @@ class RoIHead(nn.Module):
         by_class = functional.cross_entropy(logits.float(), label)
         by_overlap = (1 - paired_iou(decoded, goal)[1]).sum() / len(region)
         losses = {"class": by_class, "giou": _GIOU_WEIGHT * by_overlap}
-        return {name: AUXILIARY_WEIGHT * value for name, value in losses.items()}, positives
+        return {name: self.weight * value for name, value in losses.items()}, positives

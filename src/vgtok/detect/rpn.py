@@ -10,7 +10,7 @@ from torch.nn import functional
 from vgtok.detect.anchors import assign_by_overlap, level_anchors, sample
 from vgtok.detect.boxes import decode, encode
 from vgtok.detect.config import DetectorConfig
-from vgtok.detect.losses import AUXILIARY_WEIGHT, Targets
+from vgtok.detect.losses import Targets
 from vgtok.detect.suppression import nms
 
 _SCALES = tuple(4 * 2 ** (octave / 3) for octave in range(3))
@@ -27,6 +27,7 @@ class RPNHead(nn.Module):
         super().__init__()
         self.strides = (*config.strides, 2 * config.strides[-1])
         self.before, self.after = config.proposals_before, config.proposals
+        self.weight = config.auxiliary_weight
         anchors = len(_SCALES) * len(_RATIOS)
         self.rpn_conv = nn.Conv2d(config.dim, config.dim, 3, padding=1)
         self.rpn_cls = nn.Conv2d(config.dim, anchors, 1)
@@ -67,7 +68,7 @@ class RPNHead(nn.Module):
             by_box = by_box + (flat_deltas[image, positives].float() - goal).abs().sum()
             count += len(chosen)
         losses = {"class": by_class, "l1": by_box}
-        losses = {name: AUXILIARY_WEIGHT * total / max(count, 1) for name, total in losses.items()}
+        losses = {name: self.weight * total / max(count, 1) for name, total in losses.items()}
         with torch.no_grad():
             proposals = [
                 self._proposals([level[image] for level in logits], [level[image] for level in deltas], anchors, size)

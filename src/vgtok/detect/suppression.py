@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_BLOCK = 512
-"""Boxes settled at a time: an overlap matrix of a block by all later boxes is what NMS holds in memory."""
+_BLOCK = 128
+"""Boxes settled at a time: a block by all later boxes is what NMS holds in memory, small enough for a cache."""
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
