@@ -76,31 +76,31 @@ def kill_after(frames: int, process: subprocess.Popen[str], out: Path) -> int:
 
 
 def test_kill_9_loses_and_doubles_no_frame(model: Path, tmp_path: Path) -> None:
-    clip, out = write_clip(tmp_path / "clip.mp4", 40), tmp_path / "out"
+    clip, out = write_clip(tmp_path / "clip.mp4", 60), tmp_path / "out"
     first = kill_after(6, started(clip, model, out), out)
-    assert 6 <= first < 40
+    assert 6 <= first < 60
     # As if the kill had come in the middle of a line.
     with (out / "clip.frames.jsonl").open("a") as log:
         log.write(f'{{"frame": {first}, "sec')
     second = kill_after(first + 6, started(clip, model, out), out)
-    assert first + 6 <= second < 40
+    assert first + 6 <= second < 60
     assert not (out / "clip.detections.mp4").exists()
     process = started(clip, model, out)
     printed, errors = process.communicate()
     assert process.returncode == 0, errors
     (row,) = json.loads(printed)["videos"]
-    assert (row["frames"], row["resumed"]) == (40, second)
+    assert (row["frames"], row["resumed"]) == (60, second)
 
     whole = tmp_path / "whole"
     process = started(clip, model, whole)
     process.communicate()
     assert process.returncode == 0
     # Timings apart, the log is that of a run nobody disturbed.
-    assert [frame["frame"] for frame in logged(out)] == list(range(40))
+    assert [frame["frame"] for frame in logged(out)] == list(range(60))
     for stopped, undisturbed in zip(logged(out), logged(whole), strict=True):
         assert stopped | {"ms": 0} == undisturbed | {"ms": 0}
-    assert sum(len(frame["objects"]) for frame in logged(out)) == row["detections"] > 40
-    assert shown(out / "clip.detections.mp4") == list(range(40))
+    assert sum(len(frame["objects"]) for frame in logged(out)) == row["detections"] > 60
+    assert shown(out / "clip.detections.mp4") == list(range(60))
     assert sorted(file.name for file in out.iterdir()) == [
         "clip.detections.mp4", "clip.frames.jsonl", "detections.json", "journal.jsonl",
     ]  # fmt: skip
