@@ -2,46 +2,21 @@
 
 import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from tests.cli.conftest import Run, counting
 from tests.data.folders import write_visdrone
 from tests.detect.small_models import SMALL, small_detector
-from vgtok.cli import main
 from vgtok.detect import checkpoint
 from vgtok.detect.checkpoint import write_co_detr
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import load_detector, save_detector
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def vgtok(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["vgtok", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main.run()
-        out, err = capsys.readouterr()
-        return int(stopped.value.code or 0), out, err
-
-    return run
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    # A model this small only loses by several threads.
-    torch.set_num_threads(1)
-    folder = tmp_path / "small"
-    save_detector(small_detector(), folder)
-    return folder
 
 
 @pytest.fixture
@@ -55,29 +30,6 @@ def frames(tmp_path: Path) -> Path:
 
 def picture(seed: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.random.default_rng(seed).integers(0, 256, (96, 128, 3), dtype=np.uint8)
-
-
-def write_video(path: Path, count: int) -> None:
-    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 10, (128, 96))
-    assert writer.isOpened()
-    for number in range(count):
-        writer.write(picture(number))
-    writer.release()
-
-
-def counting(monkeypatch: pytest.MonkeyPatch, stop_after: int | None = None) -> list[int]:
-    """Count the images a detector sees, and stop it as a user would after so many."""
-    calls: list[int] = []
-    original = Detector.__call__
-
-    def call(self: Detector, images: Any, **settings: Any) -> Any:
-        if stop_after is not None and len(calls) == stop_after:
-            raise KeyboardInterrupt
-        calls.append(1)
-        return original(self, images, **settings)
-
-    monkeypatch.setattr(Detector, "__call__", call)
-    return calls
 
 
 def test_everything_is_written(vgtok: Run, model: Path, frames: Path, tmp_path: Path) -> None:
@@ -176,23 +128,6 @@ def test_a_frame_the_model_cannot_take_stops_nothing(
     assert code == 1
     assert "1.png: out of memory" in err
     assert [row["input"] for row in json.loads(out)["frames"]] == ["0.png", "2.png"]
-
-
-def test_videos_are_read_frame_by_frame(
-    vgtok: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_video(tmp_path / "flight.avi", 4)
-    arguments = ("detect", tmp_path / "flight.avi", "--model", model, "--out", tmp_path / "out")
-    with monkeypatch.context() as patched:
-        counting(patched, stop_after=3)
-        assert vgtok(*arguments)[0] == 130
-    calls = counting(monkeypatch)
-    code, out, err = vgtok(*arguments, "--json")
-    assert code == 0, err
-    assert len(calls) == 1
-    names = [row["input"] for row in json.loads(out)["frames"]]
-    assert names == [f"flight.avi#{number:06d}" for number in range(4)]
-    assert (tmp_path / "out" / "flight-000003.detections.jpg").is_file()
 
 
 def test_models_are_counted(vgtok: Run) -> None:

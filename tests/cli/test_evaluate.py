@@ -1,31 +1,16 @@
 """`vgtok evaluate` and `vgtok convert` as a user meets them: numbers on standard output, errors in one line."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.conftest import Run
 from tests.data.folders import write_visdrone
-from vgtok.cli import main
 
 CARS = "10,10,20,20,1,4,0,0\n50,10,20,20,1,4,0,1\n0,40,30,30,0,0,0,0\n"
 HIT = {"image_id": "a.jpg", "category_id": 4, "bbox": [10, 10, 20, 20], "score": 0.9}
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def vgtok(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["vgtok", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main.run()
-        out, err = capsys.readouterr()
-        return int(stopped.value.code or 0), out, err
-
-    return run
 
 
 @pytest.fixture

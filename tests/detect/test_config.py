@@ -14,7 +14,7 @@ from vgtok.errors import InputError
 def test_a_configuration_survives_json(name: str) -> None:
     config = DETECTORS[name]
     read = DetectorConfig.from_dict(json.loads(json.dumps(asdict(config))))
-    assert json.dumps(asdict(read)) == json.dumps(asdict(config))
+    assert read == config
     assert read.encoder_config() == config.encoder_config()
 
 

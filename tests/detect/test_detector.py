@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,25 +58,28 @@ def test_twice_the_picture_gives_twice_the_boxes(detector: Detector) -> None:
     )
 
 
-def test_a_batch_of_sizes_is_each_image_alone(detector: Detector) -> None:
+@pytest.mark.parametrize("head", ["query", "atss"])
+def test_a_batch_of_sizes_is_each_image_alone(detector: Detector, head: Any) -> None:
+    """Same detections in the same order; scores to 1e-4, and boxes to 1e-4 of a pixel, not only of the frame."""
     images = [picture(128, 192, 1), picture(192, 120, 2), picture(96, 192, 3), picture(128, 192, 4)]
-    together = detector(images, budget=0.4)
+    together = detector(images, budget=0.4, head=head)
     assert isinstance(together, list)
     for one, image in zip(together, images, strict=True):
-        alone = detector(image, budget=0.4)
-        np.testing.assert_allclose(one.scores, alone.scores, atol=1e-4)
-        np.testing.assert_allclose(one.boxes, alone.boxes, atol=1e-2)
+        alone = detector(image, budget=0.4, head=head)
+        np.testing.assert_allclose(one.scores, alone.scores, rtol=0, atol=1e-4)
+        np.testing.assert_allclose(one.boxes, alone.boxes, rtol=0, atol=1e-4)
         assert (one.labels == alone.labels).all()
     assert detector([]) == []
 
 
 def test_all_tokens_are_the_dense_model(detector: Detector) -> None:
+    """Scores to 1e-4, boxes to 1e-4 of the frame's longer side."""
     image = picture(128, 192)
     frame = detector._frame(Tokenizer(budget=1.0, canvas=(192, 128)).fit(image))
     boxes, scores, _ = detector.model.predict_dense([frame], 1000)[0]
     result = detector(image, budget=1.0)
-    np.testing.assert_allclose(result.scores, scores.detach().numpy(), atol=1e-4)
-    np.testing.assert_allclose(result.boxes, boxes.detach().numpy(), atol=1e-2)
+    np.testing.assert_allclose(result.scores, scores.detach().numpy(), rtol=0, atol=1e-4)
+    np.testing.assert_allclose(result.boxes / 192, boxes.detach().numpy() / 192, rtol=0, atol=1e-4)
 
 
 def test_caps_and_thresholds(detector: Detector) -> None:

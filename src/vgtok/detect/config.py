@@ -51,6 +51,8 @@ class DetectorConfig:
         # JSON has lists where this has tuples.
         for name in ("names", "strides", "auxiliary"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        overrides = {name: tuple(v) if isinstance(v, list) else v for name, v in self.encoder_overrides.items()}
+        object.__setattr__(self, "encoder_overrides", overrides)
         if not self.names:
             raise InputError("names: a detector needs at least one class")
         if self.dim % self.heads or self.dim % 4:
@@ -78,8 +80,7 @@ class DetectorConfig:
 
     def encoder_config(self) -> EncoderConfig:
         """The encoder's configuration, overrides applied."""
-        overrides = {k: tuple(v) if isinstance(v, list) else v for k, v in self.encoder_overrides.items()}
-        return configuration(self.encoder, **overrides)
+        return configuration(self.encoder, **self.encoder_overrides)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as a JSON file holds them."""

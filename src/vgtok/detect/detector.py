@@ -4,14 +4,16 @@ It hides canvas, tokens, batches and precision; the budget is an argument of eac
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vgtok.detect.config import Auxiliary
 from vgtok.detect.model import CoDetr, Head
 from vgtok.detect.result import Result, Timings
 from vgtok.errors import InputError
@@ -29,6 +31,8 @@ MAX_DETECTIONS = 1000
 class Detector:
     """A Co-DETR with what it needs to be used: canvas, retention table, licence note.
 
+    `evaluations` are rows of what was measured with it, column to value, which its model card shows.
+
     >>> detector = vgtok.load("model")                    # doctest: +SKIP
     >>> result = detector("frame.jpg", budget=0.40)       # doctest: +SKIP
     >>> result.plot().save("found.png")                   # doctest: +SKIP
@@ -41,11 +45,52 @@ class Detector:
         canvas: CanvasSize = DEFAULT_SIZE,
         table: RetentionTable | None = None,
         licence: str = "",
+        evaluations: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.model = model.eval()
         self.canvas = canvas
         self.table = table
         self.licence = licence
+        self.evaluations = tuple(evaluations)
+
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, revision: str | None = None) -> "Detector":
+        """A detector of this library by folder, shipped name or hub name, on the CPU; only safetensors are read.
+
+        `vgtok.load` also takes released Co-DETR checkpoints, and uses the GPU where there is one.
+        """
+        from vgtok.detect.hub import from_pretrained
+
+        return from_pretrained(name_or_path, revision)
+
+    def save_pretrained(
+        self, folder: str | Path, *, auxiliary: tuple[Auxiliary, ...] | None = None, half: bool = False
+    ) -> None:
+        """Write config.json, the weights as safetensors and, unless there is one, a model card as README.md.
+
+        `auxiliary` names the heads beside the query head to keep, all unless told otherwise; `half` stores fp16.
+        """
+        from vgtok.detect.saving import save_with_card
+
+        folder = Path(folder)
+        save_with_card(self, folder, folder.resolve().name, auxiliary=auxiliary, half=half)
+
+    def push_to_hub(
+        self,
+        repository: str,
+        *,
+        private: bool = False,
+        message: str = "Upload a vgtok detector",
+        auxiliary: tuple[Auxiliary, ...] | None = None,
+        half: bool = False,
+    ) -> str:
+        """Upload what `save_pretrained` writes to owner/name on the hub as one commit; returns its address.
+
+        The repository is made where there is none, private where asked; log in first with `hf auth login` or HF_TOKEN.
+        """
+        from vgtok.detect.hub import push
+
+        return push(self, repository, private=private, message=message, auxiliary=auxiliary, half=half)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,15 +1,22 @@
-"""A model's name to a detector: shipped with the package, a folder, a Co-DETR checkpoint, a repository on the hub."""
+"""A model's name to a detector: shipped with the package, a folder, a Co-DETR checkpoint, a repository on the hub.
 
+And the way back: a detector to a repository on the hub.
+"""
+
+import json
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
 from vgtok.detect.checkpoint import load_co_detr
+from vgtok.detect.config import Auxiliary
 from vgtok.detect.detector import Detector
 from vgtok.detect.registry import DETECTORS
-from vgtok.detect.saving import file_digest, is_saved, load_detector
+from vgtok.detect.saving import CONFIG_FILE, file_digest, is_saved, load_detector, read_config, save_with_card
 from vgtok.errors import InputError, VGTokError
 
 _CHECKPOINTS = (".pth", ".pt", ".bin", ".safetensors")
@@ -31,6 +38,71 @@ def load(name_or_path: str | Path) -> Detector:
     """
     detector = _found(name_or_path)
     return detector.to("cuda") if torch.cuda.is_available() else detector
+
+
+def from_pretrained(name_or_path: str | Path, revision: str | None = None) -> Detector:
+    """A detector this library saved, by shipped name, folder or hub name; weights are read from safetensors only."""
+    name, path = str(name_or_path), Path(name_or_path)
+    shipped = shipped_models()
+    if name in shipped or path.is_dir():
+        return load_detector(shipped.get(name, path))
+    named = name if revision is None else f"{name}@{revision}"
+    if not _HUB_NAME.fullmatch(named):
+        raise InputError(
+            f"model: '{name}' is neither a folder, a hub name (owner/name) nor a shipped model "
+            f"({', '.join(shipped) or 'none shipped'})"
+        )
+    folder = fetch(named, [".safetensors"])
+    if not is_saved(folder):
+        raise InputError(f"model: '{named}' on the hub is no vgtok model; vgtok.load also reads Co-DETR checkpoints")
+    return load_detector(folder)
+
+
+def push(
+    detector: Detector,
+    repository: str,
+    *,
+    private: bool,
+    message: str,
+    auxiliary: tuple[Auxiliary, ...] | None,
+    half: bool,
+) -> str:
+    """Upload a detector with its model card to owner/name as one commit; returns the commit's address."""
+    try:
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import OfflineModeIsEnabled
+    except ImportError:
+        raise VGTokError("push_to_hub: needs huggingface_hub; pip install 'vgtok[detect]'") from None
+    if "@" in repository or not _HUB_NAME.fullmatch(repository):
+        raise InputError(f"push_to_hub: '{repository}' is not the name of a repository, owner/name")
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        _use_hub_name(save_with_card(detector, folder, repository, auxiliary=auxiliary, half=half), folder)
+        api = HfApi()
+        try:
+            api.create_repo(repository, private=private, exist_ok=True)
+            # Weights of an earlier push under another name would lie beside the new ones for good.
+            commit = api.upload_folder(
+                repo_id=repository, folder_path=folder, commit_message=message, delete_patterns=["*.safetensors"]
+            )
+        except OfflineModeIsEnabled:
+            raise InputError(
+                f"push_to_hub: '{repository}' needs the hub, and HF_HUB_OFFLINE is set; unset it"
+            ) from None
+        # Refusals of the hub and failures of its transport share no class that is public in every release.
+        except Exception as error:
+            raise InputError(
+                f"push_to_hub: '{repository}' could not be uploaded ({_first_line(error)}); check the connection and "
+                "log in with 'hf auth login'"
+            ) from None
+    return str(commit.commit_url)
+
+
+def _use_hub_name(weights: Path, folder: Path) -> None:
+    """Call the weights model.safetensors, as the hub's own pages do: there a commit swaps all files at once."""
+    document = read_config(folder)
+    document["weights"]["file"] = weights.rename(folder / "model.safetensors").name
+    (folder / CONFIG_FILE).write_text(json.dumps(document, indent=1) + "\n")
 
 
 def _found(name_or_path: str | Path) -> Detector:
@@ -73,15 +145,18 @@ def _from_hub(name: str) -> Detector:
     return load_co_detr(candidates[0])
 
 
-def fetch(name: str) -> Path:
-    """Bring owner/name[@revision] from the hub, or from its cache where there is no network; returns the folder."""
+def fetch(name: str, suffixes: Sequence[str] = _CHECKPOINTS) -> Path:
+    """Bring owner/name[@revision] from the hub, or from its cache where there is no network; returns the folder.
+
+    Of the repository's files config.json and those with one of the suffixes are fetched.
+    """
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
     except ImportError:
         raise VGTokError("model: hub names need huggingface_hub; pip install 'vgtok[detect]'") from None
     repository, _, revision = name.partition("@")
-    patterns = ["config.json", *(f"*{suffix}" for suffix in _CHECKPOINTS)]
+    patterns = [CONFIG_FILE, *(f"*{suffix}" for suffix in suffixes)]
     try:
         return Path(snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
     except RepositoryNotFoundError:
@@ -92,4 +167,8 @@ def fetch(name: str) -> Path:
             "once, or download the model elsewhere and give its folder"
         ) from None
     except (HfHubHTTPError, OSError) as error:
-        raise InputError(f"model: '{name}' could not be fetched from the hub ({str(error).splitlines()[0]})") from None
+        raise InputError(f"model: '{name}' could not be fetched from the hub ({_first_line(error)})") from None
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -1,7 +1,7 @@
 """The whole network: encoder, pyramid, query head and the auxiliary heads that help it train.
 
-Images of one size run together, sizes take turns: no map is ever padded, so what an image's neighbours are changes
-nothing.
+In training images of one size run together and sizes take turns; in prediction the encoder packs all images and the
+rest runs image by image. No map is ever padded, so what an image's neighbours are changes nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -84,18 +84,21 @@ class CoDetr(nn.Module):
         """B (D, rows, columns) feature maps of frames of (height, width) to a prediction each."""
         if head == "atss" and self.atss_head is None:
             raise InputError("head: this model was built or saved without its ATSS head; use head='query'")
-        results: dict[int, Prediction] = {}
-        for group in _by_size(maps):
-            encoded = self.query_head.encode(self.neck(group.features))
-            clipped = [sizes[number] for number in group.numbers]
-            if head == "atss":
-                assert self.atss_head is not None
-                found = self.atss_head.predict(self.query_head.auxiliary_maps(encoded), clipped, max_detections)
-            else:
-                prediction = self.query_head.decode(encoded, self.query_head.propose(encoded), None)[-1]
-                found = best_boxes(prediction, group.size, clipped, self.config.queries, max_detections)
-            results.update(zip(group.numbers, found, strict=True))
-        return [results[number] for number in range(len(maps))]
+        # One by one: a batch picks other kernels, which round otherwise, and where two proposals are about equal,
+        # rounding decides which query each gets. Memory stays that of one image, and it is no slower.
+        return [
+            self._predict_map(features, size, max_detections, head) for features, size in zip(maps, sizes, strict=True)
+        ]
+
+    def _predict_map(self, features: Tensor, clipped: tuple[int, int], max_detections: int, head: Head) -> Prediction:
+        """One (D, rows, columns) feature map to a prediction inside (height, width) px."""
+        encoded = self.query_head.encode(self.neck(features[None].contiguous()))
+        if head == "atss":
+            assert self.atss_head is not None
+            return self.atss_head.predict(self.query_head.auxiliary_maps(encoded), [clipped], max_detections)[0]
+        prediction = self.query_head.decode(encoded, self.query_head.propose(encoded), None)[-1]
+        size = (features.shape[1] * CELL, features.shape[2] * CELL)
+        return best_boxes(prediction, size, [clipped], self.config.queries, max_detections)[0]
 
     def loss(
         self,

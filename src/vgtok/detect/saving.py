@@ -14,18 +14,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vgtok.detect.card import model_card
 from vgtok.detect.config import Auxiliary, DetectorConfig
 from vgtok.detect.detector import Detector
 from vgtok.detect.model import CoDetr
 from vgtok.encode.loading import check_state, read_state
 from vgtok.errors import InputError
-from vgtok.files import replacing
+from vgtok.files import replacing, write_text
 from vgtok.tokenize.canvas import CanvasSize
 from vgtok.tokenize.retention import RetentionTable
 
 FORMAT = "vgtok-detector"
 FORMAT_VERSION = 1
 CONFIG_FILE = "config.json"
+CARD_FILE = "README.md"
 
 
 def save_detector(
@@ -47,9 +49,19 @@ def save_detector(
         # Reserving the name first makes the folder and proves that it can be written to.
         weights = _write_weights(state, reserved.with_suffix(".draft"))
         reserved.write_text(json.dumps(_document(detector, config, weights), indent=1) + "\n")
-    for stale in folder.glob("model-*.safetensors"):
+    for stale in folder.glob("model*.safetensors"):
         if stale != weights:
             stale.unlink()
+    return weights
+
+
+def save_with_card(
+    detector: Detector, folder: Path, name: str, *, auxiliary: tuple[Auxiliary, ...] | None = None, half: bool = False
+) -> Path:
+    """`save_detector`, and a model card for a model called `name` unless the folder has one, which may be edited."""
+    weights = save_detector(detector, folder, auxiliary=auxiliary, half=half)
+    if not (folder / CARD_FILE).exists():
+        write_text(folder / CARD_FILE, model_card(read_config(folder), name))
     return weights
 
 
@@ -65,12 +77,17 @@ def load_detector(folder: str | Path) -> Detector:
         canvas: CanvasSize = "native" if sides == "native" else (int(sides[0]), int(sides[1]))
         path, digest = folder / str(weights["file"]), weights["sha256"]
         licence = str(document["licence"])
+        evaluations = [dict(row) for row in document.get("evaluations", ())]
         normalised = tuple(preprocessing["mean"]), tuple(preprocessing["std"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(f"{origin}: damaged model configuration ({error!r})") from None
     encoder = config.encoder_config()
     if normalised != (encoder.mean, encoder.std):
         raise InputError(f"{origin}: mean and std differ from those of encoder '{config.encoder}'; save the model anew")
+    if path.suffix != ".safetensors":
+        raise InputError(
+            f"{origin}: the weights '{weights['file']}' are no safetensors file, the only kind that is read"
+        )
     if path.parent != folder or not path.is_file():
         raise InputError(f"{folder}: the weights '{weights['file']}' are not there; copy the whole folder")
     if file_digest(path) != digest:
@@ -81,6 +98,7 @@ def load_detector(folder: str | Path) -> Detector:
         canvas=canvas,
         table=None if table is None else RetentionTable.from_document(table, origin),
         licence=licence,
+        evaluations=evaluations,
     )
 
 
@@ -181,5 +199,6 @@ def _document(detector: Detector, config: DetectorConfig, weights: Path) -> dict
         },
         "retention": None if detector.table is None else detector.table.to_document(),
         "licence": detector.licence,
+        "evaluations": [dict(row) for row in detector.evaluations],
         "weights": {"file": weights.name, "sha256": file_digest(weights)},
     }

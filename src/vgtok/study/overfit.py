@@ -76,6 +76,8 @@ def run(inputs: Inputs) -> Result:
     boxes = sum(len(lesson.scene.boxes) for lesson in lessons)
     notes = [
         f"{CONFIG} from random weights, {_SCENES} scenes of {_SIDE} px with {boxes} objects, {_BUDGET:.0%} of tokens",
+        f"scenes where an object is under {_SMALLEST:.0f} px wide or high, as the frame's border cuts them, or with "
+        "fewer than three objects are passed over; the scenes have no people",
         f"a run stops at an AP50 of {GOAL}, after {_STEPS} steps or {SECONDS / 60:.0f} minutes of training",
         *(f"{name}: rose from first to last: {', '.join(rose)}" for name, p in runs.items() if (rose := risen(p.log))),
     ]

@@ -1,0 +1,216 @@
+"""`vgtok detect` on a video: every frame once whatever kills it, memory that does not grow, damage in one line."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import Run, counting
+from vgtok.cli.detections import Job
+from vgtok.cli.frames import read_video, write_video
+from vgtok.detect.detector import Detector
+
+COMMAND = [sys.executable, "-c", "from vgtok.cli.main import run; run()"]
+SIDE = 32
+"""Pixels of the blocks that spell a frame's number in binary along the bottom."""
+
+
+def write_clip(path: Path, count: int, height: int = 192, width: int = 320) -> Path:
+    """Grey frames with a patch of noise that wanders, and their number in black and white."""
+    random = np.random.default_rng(0)
+
+    def frames() -> Iterator[Any]:
+        for number in range(count):
+            pixels = np.full((height, width, 3), 90, dtype=np.uint8)
+            left = 4 * number % (width - 40)
+            pixels[20:60, left : left + 40] = random.integers(0, 256, (40, 40, 3))
+            for bit in range(6):
+                pixels[-SIDE:, bit * SIDE : (bit + 1) * SIDE] = 255 * (number >> bit & 1)
+            yield pixels
+
+    write_video(path, frames(), 25)
+    return path
+
+
+def shown(path: Path) -> list[int]:
+    """The numbers of a video's frames as its pixels tell: outlines cover too little to move a block's median."""
+    return [
+        sum(1 << bit for bit in range(6) if np.median(frame.pixels[-SIDE:, bit * SIDE : (bit + 1) * SIDE]) > 128)
+        for frame in read_video(path)
+    ]
+
+
+def started(clip: Path, model: Path, out: Path) -> subprocess.Popen[str]:
+    command = [*COMMAND, "detect", clip, "--model", model, "--out", out, "--score-threshold", "0.001", "--json"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def logged(out: Path, name: str = "clip") -> list[dict[str, Any]]:
+    """The frames of a log, whole lines only."""
+    path = out / f"{name}.frames.jsonl"
+    lines = path.read_bytes().split(b"\n")[1:-1] if path.is_file() else []
+    return [json.loads(line) for line in lines]
+
+
+def kill_after(frames: int, process: subprocess.Popen[str], out: Path) -> int:
+    """Kill -9 once so many frames are logged; returns how many there are then."""
+    while len(logged(out)) < frames:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    return len(logged(out))
+
+
+def test_kill_9_loses_and_doubles_no_frame(model: Path, tmp_path: Path) -> None:
+    clip, out = write_clip(tmp_path / "clip.mp4", 60), tmp_path / "out"
+    first = kill_after(6, started(clip, model, out), out)
+    assert 6 <= first < 60
+    # As if the kill had come in the middle of a line.
+    with (out / "clip.frames.jsonl").open("a") as log:
+        log.write(f'{{"frame": {first}, "sec')
+    second = kill_after(first + 6, started(clip, model, out), out)
+    assert first + 6 <= second < 60
+    assert not (out / "clip.detections.mp4").exists()
+    process = started(clip, model, out)
+    printed, errors = process.communicate()
+    assert process.returncode == 0, errors
+    (row,) = json.loads(printed)["videos"]
+    assert (row["frames"], row["resumed"]) == (60, second)
+
+    whole = tmp_path / "whole"
+    process = started(clip, model, whole)
+    process.communicate()
+    assert process.returncode == 0
+    # Timings apart, the log is that of a run nobody disturbed.
+    assert [frame["frame"] for frame in logged(out)] == list(range(60))
+    for stopped, undisturbed in zip(logged(out), logged(whole), strict=True):
+        assert stopped | {"ms": 0} == undisturbed | {"ms": 0}
+    assert sum(len(frame["objects"]) for frame in logged(out)) == row["detections"] > 60
+    assert shown(out / "clip.detections.mp4") == list(range(60))
+    assert sorted(file.name for file in out.iterdir()) == [
+        "clip.detections.mp4", "clip.frames.jsonl", "detections.json", "journal.jsonl",
+    ]  # fmt: skip
+
+
+def test_memory_does_not_grow_with_the_clip(model: Path, tmp_path: Path) -> None:
+    """Peak memory of the whole process on 8 and on 48 frames of 1.6 MB: forty more held would be 62 MB."""
+    peaks = []
+    for count in (8, 48):
+        clip = write_clip(tmp_path / f"clip{count}.mp4", count, 540, 960)
+        process = started(clip, model, tmp_path / f"out{count}")
+        _, status, usage = os.wait4(process.pid, 0)
+        assert status == 0
+        peaks.append(usage.ru_maxrss / 1024)
+        process.returncode = 0
+        process.communicate()
+        assert len(logged(tmp_path / f"out{count}", f"clip{count}")) == count
+    assert peaks[1] - peaks[0] < 15, peaks
+
+
+def test_a_stop_while_drawing_costs_the_drawing_alone(
+    vgtok: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clip, out = write_clip(tmp_path / "clip.mp4", 6), tmp_path / "out"
+    arguments = (
+        "detect",
+        clip,
+        "--model",
+        model,
+        "--out",
+        out,
+        "--write",
+        "picture",
+        "--write",
+        "tokens",
+        "--write",
+        "csv",
+    )
+    calls = counting(monkeypatch)
+    drawn: list[int] = []
+    original = Job.draw
+
+    def draw(self: Job, *details: Any) -> Any:
+        if len(drawn) == 8:
+            raise KeyboardInterrupt
+        drawn.append(1)
+        return original(self, *details)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Job, "draw", draw)
+        assert vgtok(*arguments)[0] == 130
+    assert shown(out / "clip.detections.mp4") == list(range(6))
+    assert not (out / "clip.tokens.mp4").exists()
+    code, _, err = vgtok(*arguments)
+    assert (code, len(calls)) == (0, 6), err
+    assert len(list(read_video(out / "clip.tokens.mp4"))) == 6
+    table = list(csv.DictReader((out / "detections.csv").read_text().splitlines()))
+    assert len(table) == sum(len(frame["objects"]) for frame in logged(out))
+
+
+def test_a_frame_that_fails_is_where_the_next_run_begins(
+    vgtok: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clip, out = write_clip(tmp_path / "clip.mp4", 6), tmp_path / "out"
+    arguments = ("detect", clip, "--model", model, "--out", out)
+    calls: list[int] = []
+    original = Detector.__call__
+
+    def call(self: Detector, images: Any, **settings: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 4:
+            raise RuntimeError("out of memory")
+        return original(self, images, **settings)
+
+    monkeypatch.setattr(Detector, "__call__", call)
+    code, _, err = vgtok(*arguments)
+    assert (code, err.strip()) == (1, "error: clip.mp4#000003: out of memory; run again to go on from there")
+    assert shown(out / "clip.detections.mp4") == [0, 1, 2], "what is finished is drawn"
+    assert vgtok(*arguments)[0] == 0
+    assert len(calls) == 7
+    assert shown(out / "clip.detections.mp4") == list(range(6))
+    # Nothing is left to do, until the clip changes.
+    before = (out / "clip.detections.mp4").stat()
+    assert "6 frames were finished before this run" in vgtok(*arguments)[1]
+    assert (out / "clip.detections.mp4").stat().st_mtime_ns == before.st_mtime_ns
+    write_clip(clip, 4)
+    assert vgtok(*arguments)[0] == 0
+    assert [frame["frame"] for frame in logged(out)] == shown(out / "clip.detections.mp4") == [0, 1, 2, 3]
+
+
+def test_damage_is_one_line(model: Path, tmp_path: Path) -> None:
+    clip = write_clip(tmp_path / "clip.mp4", 12)
+    data = clip.read_bytes()
+    # An mp4 has its index at the end: without it nothing can be read.
+    clip.write_bytes(data[: len(data) // 2])
+    process = started(clip, model, tmp_path / "out")
+    printed, errors = process.communicate()
+    assert process.returncode == 1
+    assert errors.strip() == f"error: {clip}: not a video that can be read; it is damaged or of an unknown kind"
+    assert json.loads(printed)["videos"] == []
+
+
+def test_a_clip_cut_short_keeps_the_frames_it_has(vgtok: Run, model: Path, tmp_path: Path) -> None:
+    clip, out = write_clip(tmp_path / "clip.mkv", 20), tmp_path / "out"
+    data = clip.read_bytes()
+    clip.write_bytes(data[: len(data) // 2])
+    code, _, err = vgtok("detect", clip, "--model", model, "--out", out)
+    assert code == 1
+    assert len(err.strip().splitlines()) == 1
+    assert "of 20 frames; it is damaged or cut short" in err
+    count = len(logged(out))
+    assert 0 < count < 18
+    assert shown(out / "clip.detections.mp4") == list(range(count))
