@@ -1,7 +1,8 @@
 """The bootstrap over images: every AP again on images drawn with replacement, the same draws for all detectors.
 
 Detections are matched once. What became of each is a matter of its own image, so that an image drawn twice is one whose
-boxes and detections weigh two: a resample costs a few running sums, and differences of detectors are paired.
+boxes and detections weigh two: a resample costs a few running sums, and differences of detectors are paired. Equal
+scores stay in the order they have in the whole set.
 """
 
 from collections.abc import Iterator

@@ -137,7 +137,15 @@ class Trial:
         """Run or load every cell, then score it."""
         head = self.inputs.head
         store = CellStore(self.inputs.out, fingerprint(self.detector), head, self.protocol.max_detections)
-        found = run_cells(self.detector, store, list(readers.values()), self.dataset.images, label)
+        found = run_cells(
+            self.model,
+            self.detector,
+            store,
+            list(readers.values()),
+            self.dataset.images,
+            workers=self.inputs.workers,
+            label=label,
+        )
         scored = {reader: self.score(cell) for reader, cell in found.items()}
         return {key: scored[reader] for key, reader in readers.items()}
 
@@ -168,7 +176,8 @@ class Trial:
             "the paper's figures are of another model and training (Co-DETR with EVA-02 ViT-L): compare orderings and "
             "differences, not heights",
             f"low and high: the middle 95% of {RESAMPLES} paired resamples of the images; budgets are exact in every "
-            "image, the paper matches the mean over its split; ms: encoder and head",
+            "image, the paper matches the mean over its split; ms: encoder and head, one thread "
+            "to a process where several run",
         ]
 
     def also(self) -> dict[str, Any]:

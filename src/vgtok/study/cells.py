@@ -13,13 +13,17 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from vgtok import __version__
 from vgtok.detect.detector import Detector, Pixels
+from vgtok.detect.hub import load
 from vgtok.detect.model import Head
 from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
@@ -70,7 +74,9 @@ class CellStore:
     def load(self, reader: Reader, image: str) -> Found | None:
         """What the cell found in the image of that digest; None where it is not there or damaged."""
         try:
-            with np.load(self.cell(reader) / f"{image}.npz", allow_pickle=False) as arrays:
+            # From memory: of a damaged archive numpy would leave the file open.
+            data = io.BytesIO((self.cell(reader) / f"{image}.npz").read_bytes())
+            with np.load(data, allow_pickle=False) as arrays:
                 retained, ms = arrays["measured"].tolist()
                 found = Found(arrays["boxes"], arrays["scores"], arrays["labels"], retained, ms)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
@@ -104,25 +110,68 @@ def fingerprint(detector: Detector) -> str:
     return digest.hexdigest()
 
 
+@dataclass(frozen=True)
+class FrameJob:
+    """One image and the readers that have not seen it, for a process that loads the detector of that name itself."""
+
+    model: str
+    store: CellStore
+    path: Path
+    image: str
+    readers: tuple[Reader, ...]
+
+
 def run_cells(
-    detector: Detector, store: CellStore, readers: Sequence[Reader], images: Sequence[Path], label: str
+    model: str,
+    detector: Detector,
+    store: CellStore,
+    readers: Sequence[Reader],
+    images: Sequence[Path],
+    *,
+    workers: int,
+    label: str,
 ) -> dict[Reader, list[Found]]:
-    """What every reader finds in every image, computed only where the store lacks it."""
-    wanted = list(dict.fromkeys(readers))
+    """What every reader finds in every image, computed only where the store lacks it.
 
-    def frame(path: Path) -> list[Found]:
-        image = hashlib.sha256(_bytes(path)).hexdigest()[:24]
-        known = {reader: found for reader in wanted if (found := store.load(reader, image)) is not None}
-        lacking = [reader for reader in wanted if reader not in known]
+    On a CPU several processes of one thread each do more than one process of several threads.
+    """
+    wanted = tuple(dict.fromkeys(readers))
+    digests = [_digest(path) for path in images]
+    known = {(image, reader): store.load(reader, image) for image in digests for reader in wanted}
+    jobs = []
+    for path, image in zip(images, digests, strict=True):
+        lacking = tuple(reader for reader in wanted if known[image, reader] is None)
         if lacking:
-            for reader, found in _detect(detector, read_image(path), lacking, store):
-                store.save(reader, image, found)
-                known[reader] = found
-        return [known[reader] for reader in wanted]
+            jobs.append(FrameJob(model, store, path, image, lacking))
+    workers = min(workers, len(jobs)) if detector.device.type == "cpu" else 1
+    if workers > 1:
+        found = map_with_progress(_run_in_process, jobs, workers=workers, label=label)
+    else:
+        found = map_with_progress(lambda job: _run(job, detector), jobs, workers=1, label=label)
+    for job, findings in zip(jobs, found, strict=True):
+        known |= {(job.image, reader): one for reader, one in zip(job.readers, findings, strict=True)}
+    return {reader: [cast(Found, known[image, reader]) for image in digests] for reader in wanted}
 
-    # One process: torch itself spreads each pass over the cores.
-    by_image = list(map_with_progress(frame, images, workers=1, label=label))
-    return {reader: [found[number] for found in by_image] for number, reader in enumerate(wanted)}
+
+def _run(job: FrameJob, detector: Detector) -> list[Found]:
+    found = {}
+    for reader, one in _detect(detector, read_image(job.path), job.readers, job.store):
+        job.store.save(reader, job.image, one)
+        found[reader] = one
+    return [found[reader] for reader in job.readers]
+
+
+def _run_in_process(job: FrameJob) -> list[Found]:
+    return _run(job, _loaded(job.model, job.store.fingerprint))
+
+
+@cache
+def _loaded(model: str, expected: str) -> Detector:
+    torch.set_num_threads(1)
+    detector = load(model)
+    if fingerprint(detector) != expected:
+        raise InputError(f"--model: '{model}' changed while the study ran; run it again")
+    return detector
 
 
 def _detect(
@@ -153,8 +202,9 @@ def _detect(
             )
 
 
-def _bytes(path: Path) -> bytes:
+def _digest(path: Path) -> str:
+    """What an image is called in a cell: a digest of its file."""
     try:
-        return path.read_bytes()
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:24]
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
