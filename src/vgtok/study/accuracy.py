@@ -66,7 +66,6 @@ class Measured:
 
     evaluation: Evaluation
     scored: Scored
-    found: tuple[Found, ...]
     samples: Mapping[str, NDArray[np.float64]]
     retained: float
     ms: float
@@ -158,7 +157,6 @@ class Trial:
         return Measured(
             evaluate_scored(self.dataset.name, scored, len(detections), self.protocol),
             scored,
-            tuple(found),
             resampled_metrics(scored, self.protocol, self.counts),
             float(np.mean([image.retained for image in found])),
             float(np.mean([image.ms for image in found])),

@@ -52,7 +52,7 @@ def run(inputs: Inputs) -> Result:
     cells = trial.measure(ladder(trial), "ladder")
     rows = [_row(trial, point, cells) for point in cells]
     notes = [*trial.notes(), *_orderings(trial, cells)]
-    return Result(rows, notes, plot=lambda figure: draw(figure, rows, trial.small), also=trial.also())
+    return Result(rows, notes, plot=lambda figure: _plot(figure, rows, trial.small), also=trial.also())
 
 
 def _row(trial: Trial, point: Point, cells: dict[Point, Measured]) -> Row:
@@ -113,19 +113,16 @@ def _orderings(trial: Trial, cells: dict[Point, Measured]) -> Iterator[str]:
     yield f"dense AP {_points(dense['AP'])}, {small} {_points(dense[small])}; at 40% Top-hat + gate keeps " + share_of(
         cells[GATED, 0.40], dense
     )
-    ranked = sorted((c["AP"] or 0.0, name) for (name, at), c in cells.items() if at == 0.40 or (name, at) == _at_40())
+    at_40 = [(name, at) for name, at in cells if at == (_SHARED[0.40] if name == SINGLE_PASS else 0.40)]
+    ranked = sorted((cells[point]["AP"] or 0.0, point[0]) for point in at_40)
     yield "AP at 40%: " + " < ".join(f"{name} {value:.2f}" for value, name in ranked)
-
-
-def _at_40() -> Point:
-    return SINGLE_PASS, float(_SHARED[0.40])
 
 
 def _points(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def draw(figure: "Figure", rows: list[Row], small: str) -> None:
+def _plot(figure: "Figure", rows: list[Row], small: str) -> None:
     """AP and the small band against the share of tokens, a line per tokenizer from the dense point down."""
     panels: Any = figure.subplots(1, 2)
     dense = rows[0]
