@@ -50,7 +50,7 @@ def test_the_map_lists_the_whole_paper(tmp_path: Path) -> None:
 def test_studies_that_cannot_run_say_why(tmp_path: Path) -> None:
     for name, message in (
         ("nonsense", "no such study"),
-        ("ladder", "needs a trained detector"),
+        ("grid", "needs a trained detector"),
     ):
         done = vgtok("study", name, cwd=tmp_path)
         assert done.returncode == 1

@@ -21,10 +21,11 @@ from vgtok.study.registry import ENTRIES, STUDIES, load_study
 from vgtok.study.result import Inputs
 from vgtok.tokenize.geometry import Extent
 
+# Studies that run a network have small tests of their own.
+NETWORKS = {"fidelity", "overfit"} | {entry.study for entry in ENTRIES if entry.model == "detector"}
 
-# Fidelity needs a checkpoint and minutes: test_encoder_studies runs it small.
-# The two that run a network have small tests of their own.
-@pytest.mark.parametrize("name", [name for name in STUDIES if name not in ("fidelity", "overfit")])
+
+@pytest.mark.parametrize("name", [name for name in STUDIES if name not in NETWORKS])
 def test_every_study_runs_and_draws(name: str, dataset: Dataset) -> None:
     result = load_study(name).run(Inputs(dataset, workers=1))
     assert result.rows

@@ -17,7 +17,9 @@ from rich.table import Table
 
 from vgtok import __version__
 from vgtok.cli import options
+from vgtok.cli.detect import HeadName
 from vgtok.data.dataset import open_dataset
+from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import default_workers
 from vgtok.show.results_page import results_page
@@ -29,6 +31,17 @@ def study(
     name: Annotated[str | None, typer.Argument(help="The study to run; none lists them all.")] = None,
     data: Annotated[str | None, typer.Option(help="visdrone:DIR or aitodv2:DIR.")] = None,
     frame: Annotated[str | None, typer.Option(help="For pictures: an image file, or a file stem of the data.")] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="For studies of accuracy: a model's folder, file, shipped or hub name [vgtok-tiny]; repeatable for "
+            "dense-epochs, which also takes a folder of checkpoints."
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="For studies of accuracy: only so many images, evenly spread.")
+    ] = None,
+    head: Annotated[HeadName, typer.Option(help="For studies of accuracy: the head that predicts.")] = HeadName.query,
     out: options.Out = Path("vgtok-study"),
     workers: options.Workers = None,
     json_: options.Json = False,
@@ -38,10 +51,14 @@ def study(
         _coverage(out, json_)
         return
     chosen = load_study(name)
+    if not chosen.runs_model and (model or limit or head is not HeadName.query):
+        raise InputError(f"study '{name}': runs no detector, so it takes neither --model, --limit nor --head")
     if data is None and "VGTOK_VISDRONE" in os.environ and frame is None:
         data = f"visdrone:{os.environ['VGTOK_VISDRONE']}"
     dataset = open_dataset(data) if data else None
-    result = chosen.run(Inputs(dataset, workers or default_workers(), frame, out))
+    result = chosen.run(
+        Inputs(dataset, workers or default_workers(), frame, out, tuple(model or ()), limit, head.value)
+    )
     document = {
         "study": chosen.name,
         "title": chosen.title,

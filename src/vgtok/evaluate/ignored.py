@@ -82,13 +82,13 @@ def _finds_a_box(detections: Detections, truth: GroundTruth) -> NDArray[np.bool_
     edges = np.searchsorted(truth.image[scored], np.arange(len(truth.regions) + 1))
     for index, members in _by_image(detections.image, len(truth.regions)):
         boxes = scored[edges[index] : edges[index + 1]]
-        overlap = _iou(detections.boxes[members], truth.boxes[boxes])
+        overlap = iou(detections.boxes[members], truth.boxes[boxes])
         overlap[detections.labels[members, None] != truth.labels[None, boxes]] = 0
         found[members] = (overlap >= _FOUND).any(axis=1)
     return found
 
 
-def _iou(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+def iou(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
     """(N, M) intersection over union of boxes given as x y width height."""
     low = np.maximum(one[:, None, :2], other[None, :, :2])
     high = np.minimum((one[:, :2] + one[:, 2:])[:, None], (other[:, :2] + other[:, 2:])[None])

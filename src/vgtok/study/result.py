@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from vgtok.data.dataset import Dataset
 from vgtok.errors import InputError
@@ -21,17 +21,32 @@ CANVASES: dict[str, CanvasSize] = {"aitodv2": (2048, 2048)}
 """The canvas the paper reads a data set at, where it is not the default."""
 
 
+SHIPPED_MODEL = "vgtok-tiny"
+"""The model a study of accuracy runs where none is named."""
+
+
 @dataclass(frozen=True)
 class Inputs:
     """What a study runs on: an opened data set, how many processes, for pictures a frame of choice.
 
-    `out` is the folder results go to, where a long study also keeps what it needs to go on after a stop.
+    `out` is the folder results go to, where a long study also keeps what it needs to go on after a stop. Studies of
+    accuracy run `models` by their `head` on at most `limit` images, evenly spread.
     """
 
     dataset: Dataset | None
     workers: int
     frame: str | None = None
     out: Path = Path("vgtok-study")
+    models: tuple[str, ...] = ()
+    limit: int | None = None
+    head: Literal["query", "atss"] = "query"
+
+    @property
+    def model(self) -> str:
+        """The one model a study runs: the shipped one unless another is named."""
+        if len(self.models) > 1:
+            raise InputError(f"--model: this study runs one model, not {len(self.models)}")
+        return self.models[0] if self.models else SHIPPED_MODEL
 
     @property
     def data(self) -> Dataset:
@@ -78,11 +93,12 @@ class Result:
 
 @dataclass(frozen=True)
 class Study:
-    """A command of `vgtok study`."""
+    """A command of `vgtok study`; `runs_model` says that it takes a model, a head and a limit of images."""
 
     name: str
     title: str
     run: Callable[[Inputs], Result]
+    runs_model: bool = False
 
 
 @dataclass(frozen=True)
