@@ -10,6 +10,9 @@ from tests.detect.small_models import small_detector
 from vgtok.data.dataset import open_annotated
 from vgtok.errors import InputError
 from vgtok.evaluate.running import label_map, run_detector
+from vgtok.tokenize.tokenizer import Tokenizer
+
+READER = Tokenizer(0.5, canvas=small_detector().canvas)
 
 
 def test_classes_meet_by_name() -> None:
@@ -21,7 +24,7 @@ def test_detections_are_those_of_each_image(tmp_path: Path) -> None:
     dataset = open_annotated(f"visdrone:{write_visdrone(tmp_path / 'v', {'a': '', 'b': '', 'c': ''})}")
     (tmp_path / "v" / "images" / "b.jpg").unlink()
     detector = small_detector()
-    run = run_detector(detector, dataset, 0.5, 7)
+    run = run_detector(detector, dataset, READER, 7)
     assert run.missing_images == 1
     assert set(run.detections.image.tolist()) == {0, 2}
     alone = detector(dataset.images[2], budget=0.5, max_detections=7)
@@ -36,4 +39,4 @@ def test_detections_are_those_of_each_image(tmp_path: Path) -> None:
 def test_a_model_of_other_things_is_refused(tmp_path: Path) -> None:
     dataset = open_annotated(f"visdrone:{write_visdrone(tmp_path / 'v', {'a': ''})}")
     with pytest.raises(InputError, match=r"none of its classes \(cat, dog"):
-        run_detector(small_detector(names=("cat", "dog")), dataset, 0.5, 7)
+        run_detector(small_detector(names=("cat", "dog")), dataset, READER, 7)

@@ -135,7 +135,7 @@ def test_a_cached_cell_scores_as_the_detector_itself_does(tmp_path: Path, datase
     trial = open_trial(inputs)
     measured = trial.measure({0.5: trial.tokenizer(GATED, 0.5)}, "test")[0.5]
     annotated = cast(AnnotatedDataset, dataset)
-    direct = run_detector(trial.detector, annotated, 0.5, 500)
+    direct = run_detector(trial.detector, annotated, Tokenizer(0.5, canvas=trial.detector.canvas), 500)
     expected = evaluate(annotated, direct.detections, PROTOCOLS["visdrone"])
     assert measured.retained == pytest.approx(direct.retained)
     assert measured.evaluation.detections == expected.detections > 0

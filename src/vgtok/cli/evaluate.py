@@ -57,10 +57,12 @@ def evaluate(
     else:
         from vgtok.detect.hub import load
         from vgtok.evaluate.running import run_detector
+        from vgtok.tokenize.tokenizer import Tokenizer
 
         assert model is not None
         dataset = dataset if limit is None else spread(dataset, limit)
-        ran = run_detector(load(model), dataset, budget, rules.max_detections)
+        detector = load(model)
+        ran = run_detector(detector, dataset, Tokenizer(budget, canvas=detector.canvas), rules.max_detections)
         detections, run = ran.detections, {"model": model, "budget": budget, **ran.to_dict()}
     with errors.status("evaluating"):
         scored = apply_protocol(dataset, detections, rules)

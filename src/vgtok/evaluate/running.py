@@ -10,6 +10,7 @@ from vgtok.data.dataset import AnnotatedDataset
 from vgtok.errors import InputError
 from vgtok.evaluate.boxes import Detections
 from vgtok.parallel import map_with_progress
+from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from vgtok.detect.detector import Detector
@@ -36,8 +37,8 @@ class Run:
         return {key: value for key, value in vars(self).items() if key != "detections"}
 
 
-def run_detector(detector: "Detector", dataset: AnnotatedDataset, budget: float, max_detections: int) -> Run:
-    """Detect in every image of a data set, one at a time, with a progress bar."""
+def run_detector(detector: "Detector", dataset: AnnotatedDataset, tokenizer: Tokenizer, max_detections: int) -> Run:
+    """Detect in every image of a data set as `tokenizer` reads it, one at a time, with a progress bar."""
     labels = label_map(detector.names, dataset.names)
     if (labels < 0).all():
         raise InputError(
@@ -48,7 +49,7 @@ def run_detector(detector: "Detector", dataset: AnnotatedDataset, budget: float,
     def detect(index: int) -> "Result | None":
         # A file that is not there is a problem of the data set, which its reader has already told.
         path = dataset.images[index]
-        return detector(path, budget=budget, max_detections=max_detections) if path.is_file() else None
+        return detector(path, tokenizer=tokenizer, max_detections=max_detections) if path.is_file() else None
 
     rows, image, retained, times, missing = [], [], [], [], 0
     found = map_with_progress(detect, range(len(dataset.images)), workers=1, label="detecting")

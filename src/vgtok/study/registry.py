@@ -37,6 +37,7 @@ STUDIES = {
     "pareto": "vgtok.study.pareto",
     "published": "vgtok.study.published",
     "slicing": "vgtok.study.slicing",
+    "grid": "vgtok.study.grid",
 }
 
 

@@ -177,10 +177,9 @@ class Lessons:
 
 
 def _tokenizer(recipe: Recipe, budget: float) -> Tokenizer:
-    settings: dict[str, Any] = {"scorer": recipe.scorer, "rank": recipe.rank, "splitter": recipe.splitter}
     if recipe.table and budget < 1.0:
-        return Tokenizer.calibrated(recipe.table, budget, **settings)
-    return Tokenizer(budget, **settings)
+        return Tokenizer.calibrated(recipe.table, budget, **recipe.reading)
+    return Tokenizer(budget, **recipe.reading)
 
 
 def _known(image: Any, boxes: Any, labels: Any, ignored: Any) -> Sample:

@@ -101,6 +101,11 @@ class Recipe:
         if self.precision not in get_args(Precision):
             raise InputError(f"precision: '{self.precision}' is not one of {', '.join(get_args(Precision))}")
 
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How frames are read at any budget, as arguments of a tokenizer."""
+        return {"scorer": self.scorer, "rank": self.rank, "splitter": self.splitter}
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as a JSON file holds them."""
         return asdict(self)

@@ -15,6 +15,7 @@ from vgtok.detect.saving import filled
 from vgtok.evaluate.evaluation import evaluate
 from vgtok.evaluate.protocols import protocol_for
 from vgtok.evaluate.running import run_detector
+from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.train.recipe import SYNTHETIC, Recipe
 
 _FIRST_SEED = 2**31
@@ -46,10 +47,11 @@ def scene_config(recipe: Recipe) -> SceneConfig:
 def score(
     config: DetectorConfig, weights: Mapping[str, Tensor], recipe: Recipe, images: AnnotatedDataset
 ) -> dict[str, float]:
-    """AP, AP50 and APS in points of these weights, at the recipe's canvas and budget."""
+    """AP, AP50 and APS in points of these weights, read as the recipe reads."""
     model = filled(config, {name: tensor.cpu().float() for name, tensor in weights.items()}, "average")
     detector = Detector(model, canvas=recipe.canvas)
     rules = protocol_for(None, images.name, None)
-    found = run_detector(detector, images, recipe.evaluate_budget, rules.max_detections)
+    reader = Tokenizer(recipe.evaluate_budget, canvas=recipe.canvas, **recipe.reading)
+    found = run_detector(detector, images, reader, rules.max_detections)
     metrics = evaluate(images, found.detections, rules).metrics
     return {name: value for name in ("AP", "AP50", "APS") if (value := metrics.get(name)) is not None}
