@@ -57,3 +57,14 @@ def test_crowds_make_detections_neutral(tmp_path: Path) -> None:
     )
     assert (int(mistakes.neutral.sum()), int(mistakes.correct.sum())) == (2, 1)
     assert (mistakes.missed.tolist(), mistakes.false.tolist()) == ([0], [0])
+
+
+def test_precision_and_recall_at_a_score_of_choice(tmp_path: Path) -> None:
+    dataset = open_annotated(f"visdrone:{write_visdrone(tmp_path, {'a': CARS})}")
+    spots = [([10, 10, 20, 20], 0.9), ([80, 80, 9, 9], 0.6), ([50, 10, 20, 20], 0.5)]
+    rows = [{"image_id": "a", "category_id": 4, "bbox": box, "score": score} for box, score in spots]
+    scored = apply_protocol(dataset, detections_of(rows, dataset, "test"), PROTOCOLS["visdrone"])
+    high, low = (find_mistakes(scored, 500, threshold) for threshold in (0.55, 0.1))
+    assert (high.precision, high.recall) == (0.5, 1 / 3)
+    assert (low.precision, low.recall) == (2 / 3, 2 / 3)
+    assert find_mistakes(scored, 500, 0.95).precision == 0.0

@@ -30,6 +30,9 @@ from vgtok.errors import InputError, VGTokError
 from vgtok.parallel import progress_bar
 from vgtok.tokenize.tokenizer import Tokenizer
 
+SHIPPED = "vgtok-tiny"
+"""The model in the package."""
+
 
 class HeadName(StrEnum):
     """The head that predicts."""
@@ -40,7 +43,7 @@ class HeadName(StrEnum):
 
 def detect(
     inputs: Annotated[list[str], typer.Argument(help="Image or video files, folders or globs.")],
-    model: options.Model,
+    model: options.Model = SHIPPED,
     budget: Annotated[float, typer.Option(help="Share of the dense grid every frame is read at; 1 is dense.")] = 0.40,
     score_threshold: Annotated[float, typer.Option(help="Detections below this score are left out.")] = 0.3,
     max_detections: Annotated[int, typer.Option(min=1, help="Most detections per frame.")] = 1000,

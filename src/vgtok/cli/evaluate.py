@@ -39,6 +39,9 @@ def evaluate(
     max_detections: Annotated[
         int | None, typer.Option(help="With --protocol coco: detections per class and image that count. [100]")
     ] = None,
+    score_threshold: Annotated[
+        float | None, typer.Option(help="Also precision and recall at IoU 0.5 of detections of at least this score.")
+    ] = None,
     report: Annotated[Path | None, typer.Option(help="Folder for a report as HTML and Markdown.")] = None,
     json_: options.Json = False,
 ) -> None:
@@ -72,11 +75,19 @@ def evaluate(
 
         with errors.status("writing the report"):
             write_report(result, find_mistakes(scored, rules.max_detections), dataset.images, report)
+    if score_threshold is not None:
+        verdict = find_mistakes(scored, rules.max_detections, score_threshold)
+        run |= {"score_threshold": score_threshold, "precision": verdict.precision, "recall": verdict.recall}
     if json_:
         print(json.dumps({**result.to_dict(), **run}))
         return
     _print(result, report)
-    if run:
+    if score_threshold is not None:
+        print(
+            f"precision {run['precision']:.2f}, recall {run['recall']:.2f} at IoU 0.5, "
+            f"detections of score {score_threshold:g} and above"
+        )
+    if model is not None:
         _print_run(run)
 
 

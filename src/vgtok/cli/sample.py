@@ -9,16 +9,18 @@ import typer
 from PIL import Image
 
 from vgtok.cli import options
-from vgtok.files import write_bytes
+from vgtok.files import write_bytes, write_text
 
 
 def sample(
     path: Annotated[Path, typer.Argument(help="The PNG to write.")],
     seed: Annotated[int, typer.Option(help="Which scene.")] = 7,
     size: Annotated[str, typer.Option(help="WIDTHxHEIGHT in pixels.")] = options.DEFAULT_CANVAS,
+    truth: Annotated[Path | None, typer.Option(help="Also write its objects, as a COCO file.")] = None,
     json_: options.Json = False,
 ) -> None:
     """Render a synthetic aerial frame as a PNG."""
+    from vgtok.data.rendered import coco_document
     from vgtok.data.synthetic import render_scene
 
     width, height = options.frame_size(size)
@@ -26,6 +28,8 @@ def sample(
     buffer = io.BytesIO()
     Image.fromarray(scene.pixels).save(buffer, "PNG", compress_level=3)
     write_bytes(path, buffer.getvalue())
+    if truth is not None:
+        write_text(truth, json.dumps(coco_document([(path.name, scene)])) + "\n")
     if json_:
         boxes = [
             {"box": box.tolist(), "name": scene.names[label]}

@@ -14,7 +14,7 @@ IOU = 0.5
 
 @dataclass(frozen=True)
 class Mistakes:
-    """Verdicts at IoU 0.5 on detections of at least `threshold`, the score with the best F1 over the whole set.
+    """Verdicts at IoU 0.5 on detections of at least `threshold`.
 
     `shown` are those detections with `correct` (N,) and `neutral` (N,) marks, `found` (M,) marks the boxes;
     `missed` and `false` (I,) count per image.
@@ -29,6 +29,17 @@ class Mistakes:
     missed: NDArray[np.int64]
     false: NDArray[np.int64]
 
+    @property
+    def precision(self) -> float:
+        """The share of the shown detections that found a box, those that count neither way left out."""
+        judged = int((~self.neutral).sum())
+        return float(self.correct.sum() / judged) if judged else 0.0
+
+    @property
+    def recall(self) -> float:
+        """The share of the scored boxes that were found."""
+        return float(self.found.sum() / self.truth.instances) if self.truth.instances else 0.0
+
     def worst(self, count: int) -> list[int]:
         """Indices of the images with most mistakes, the worst first; images without any are left out."""
         total = self.missed + self.false
@@ -36,11 +47,13 @@ class Mistakes:
         return [int(index) for index in order if total[index]]
 
 
-def find_mistakes(scored: Scored, max_detections: int) -> Mistakes:
-    """Match once, then count at the score with the best F1."""
+def find_mistakes(scored: Scored, max_detections: int, threshold: float | None = None) -> Mistakes:
+    """Match and count at a score, the one with the best F1 over the whole set unless one is given."""
     truth = scored.truth
-    verdict = matches(truth, scored.detections, max_detections, IOU)
-    threshold = _best_threshold(scored.detections.scores[~verdict.neutral], verdict.correct[~verdict.neutral], truth)
+    if threshold is None:
+        verdict = matches(truth, scored.detections, max_detections, IOU)
+        judged = ~verdict.neutral
+        threshold = _best_threshold(scored.detections.scores[judged], verdict.correct[judged], truth)
     chosen = scored.detections.scores >= threshold
     shown = scored.detections.take(chosen)
     # Matching goes by falling score, so that what lies below the threshold changes nothing above it.
