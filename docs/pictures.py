@@ -175,7 +175,7 @@ def marked(pixels: Picture, nodes: NDArray[np.bool_], size: int) -> Picture:
     return drawn
 
 
-def sequence(tokens: Tokens, canvas: Canvas, network: torch.nn.Module) -> Picture:
+def sequence(tokens: Tokens, canvas: Canvas, network: CoDetr) -> Picture:
     """The pixels each token is read from, in the order of the packed sequence."""
     packing = pack([tokens], network.encoder.config)
     side, frame = 20, 2
@@ -197,7 +197,7 @@ def principal(vectors: torch.Tensor) -> Picture:
     directions = torch.linalg.svd(centred, full_matrices=False)[2][:3].T
     values = (centred @ directions).numpy()
     low, high = np.percentile(values, (2, 98), axis=0)
-    return np.clip((values - low) / np.maximum(high - low, 1e-12) * 255, 0, 255).astype(np.uint8)
+    return np.asarray(np.clip((values - low) / np.maximum(high - low, 1e-12) * 255, 0, 255), dtype=np.uint8)
 
 
 def enlarged(grid: Picture, canvas: Canvas) -> Picture:

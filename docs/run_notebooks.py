@@ -29,7 +29,9 @@ def executed(path: Path) -> NotebookNode:
         # Sockets on disk: the kernel listens on no port.
         config = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}})
         place = {"metadata": {"path": str(path.parent)}}
-        client = NotebookClient(notebook, config=config, timeout=240, record_timing=False, resources=place)
+        client = NotebookClient(
+            notebook, config=config, timeout=240, record_timing=False, coalesce_streams=True, resources=place
+        )
         # Progress bars of other libraries complain where there are no widgets, and name their file.
         client.execute(env={**os.environ, "PYTHONWARNINGS": "ignore:IProgress"})
     # The name and version of the kernel are this machine's, not the notebook's.

@@ -29,5 +29,7 @@ def public_names() -> str:
     parts = [_HEAD]
     for stage, names in groupby(homes, key=lambda name: homes[name].split(".")[1]):
         parts.append(f"## {stage}\n\n")
-        parts.extend(f"::: {homes[name]}.{name}\n\n" for name in names)
+        for name in names:
+            shown = f"    options: {{ heading: vgtok.{name}, toc_label: {name} }}"
+            parts.append(f"::: {homes[name]}.{name}\n{shown}\n\n")
     return "".join(parts)

@@ -1,6 +1,7 @@
 """The page of every verb and option, from the command line's own parser: it cannot say what the parser does not."""
 
 from collections.abc import Iterator
+from html import escape
 from typing import Any
 
 import typer
@@ -10,8 +11,6 @@ from mkdocs.structure.files import File, Files
 from vgtok.cli.main import app
 
 PAGE = "reference/command-line.md"
-BAR = r"\|"
-"""A bar that does not end a table's cell."""
 
 _HEAD = """# Command line
 
@@ -46,12 +45,14 @@ def _section(name: str, command: Any) -> str:
     usage = " ".join([name, *command.collect_usage_pieces(context)])
     lines = [f"## {name}", "", command.help or "", "", "```console", f"$ {usage}", "```", ""]
     rows = [_row(parameter, context) for parameter in command.params]
-    return "\n".join([*lines, "| | | default |", "|---|---|---|", *rows, ""])
+    return "\n".join([*lines, "| Option | | Default |", "|---|---|---|", *rows, ""])
 
 
 def _row(parameter: Any, context: typer.Context) -> str:
     called, text = parameter.get_help_record(context)
     # What stands in brackets after the sentence has a column of its own.
     text, _, default = text.removesuffix("]").partition("[") if text.endswith("]") else (text, "", "")
-    cells = (f"`{called}`", text.strip(), default.removeprefix("default: "))
-    return f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |"
+    cells = (escape(called), escape(text.strip()), escape(default.removeprefix("default: ")))
+    # As an entity, a bar does not end the cell of a table.
+    called, text, default = (cell.replace("|", "&#124;") for cell in cells)
+    return f"| <code>{called}</code> | {text} | {default} |"
