@@ -48,7 +48,8 @@ def save_detector(
         weights = _write_weights(state, reserved.with_suffix(".draft"))
         reserved.write_text(json.dumps(_document(detector, config, weights), indent=1) + "\n")
     for stale in folder.glob("model-*.safetensors"):
-        if stale != weights:
+        # By name: the one path may be relative and the other not.
+        if stale.name != weights.name:
             stale.unlink()
     return weights
 
