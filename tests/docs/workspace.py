@@ -13,6 +13,7 @@ from vgtok.data.convert import convert
 from vgtok.data.dataset import open_annotated
 from vgtok.data.synthetic import SceneConfig, render_scene
 from vgtok.data.visdrone import NAMES
+from vgtok.detect.checkpoint import write_co_detr
 from vgtok.detect.saving import save_detector
 
 SIZE = (320, 192)
@@ -55,3 +56,4 @@ def furnish(folder: Path) -> None:
     # A model this small only loses by several threads.
     torch.set_num_threads(1)
     save_detector(small_detector(), folder / "model")
+    write_co_detr(small_detector(), folder / "released.pth")
