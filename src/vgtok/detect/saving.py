@@ -48,8 +48,7 @@ def save_detector(
         weights = _write_weights(state, reserved.with_suffix(".draft"))
         reserved.write_text(json.dumps(_document(detector, config, weights), indent=1) + "\n")
     for stale in folder.glob("model-*.safetensors"):
-        # By name: the one path may be relative and the other not.
-        if stale.name != weights.name:
+        if stale != weights:
             stale.unlink()
     return weights
 
