@@ -1,18 +1,22 @@
-# The two commands of the README. Each makes its own .venv from Python 3.11 or newer, through constraints.txt.
+# The commands of README and docs. Each makes its own .venv from Python 3.11 or newer, through constraints.txt.
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test clean
+.PHONY: demo test docs clean
 
 demo: .venv/installed
 	.venv/bin/vgtok sample demo/frame.png --seed 7
 	.venv/bin/vgtok tokenize demo/frame.png --budget 0.40 --out demo
 
 test: .venv/installed-dev
-	.venv/bin/ruff format --check src tests
-	.venv/bin/ruff check src tests
+	.venv/bin/ruff format --check src tests docs
+	.venv/bin/ruff check src tests docs
 	.venv/bin/mypy src
 	.venv/bin/python -m pytest -n 2
+
+# The theme greets every build with a note on another product; the variable silences it.
+docs: .venv/installed-docs
+	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -25,5 +29,9 @@ test: .venv/installed-dev
 	$(PIP) -e '.[dev]'
 	touch $@
 
+.venv/installed-docs: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) -e '.[docs]'
+	touch $@
+
 clean:
-	rm -rf .venv demo .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv demo site .mypy_cache .ruff_cache .hypothesis

@@ -19,7 +19,8 @@ def replacing(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         os.close(handle)
-        temporary = Path(name)
+        # Named as the caller names it: mkstemp makes a relative folder absolute, and the two would not compare equal.
+        temporary = path.with_name(Path(name).name)
         try:
             # mkstemp is private by design; a result is as readable as any other file of the user.
             mask = os.umask(0)

@@ -27,6 +27,14 @@ def replace_weights(folder: Path, state: dict[str, torch.Tensor]) -> None:
     edited(folder, weights={"file": path.name, "sha256": file_digest(path)})
 
 
+def test_a_relative_folder_keeps_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed in (1, 2):
+        save_detector(small_detector(seed), "model")
+    assert len(list(Path("model").glob("*.safetensors"))) == 1
+    assert load_detector("model").names == ("car", "van", "bus")
+
+
 def test_a_save_carries_everything(tmp_path: Path) -> None:
     original = Detector(small_detector().model, canvas=(192, 128), table=load_table("visdrone"), licence="ask first")
     save_detector(original, tmp_path / "model")

@@ -64,6 +64,7 @@ PROTOCOLS = {
         Protocol("coco", "COCO AP", 100, _COCO_BANDS),
     )
 }
+"""Every protocol by name."""
 
 
 def protocol_for(name: str | None, data: str, max_detections: int | None) -> Protocol:
