@@ -4,6 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Where cores are shared, how long an example took says nothing about the code.
+settings.register_profile("vgtok", deadline=None)
+settings.load_profile("vgtok")
 
 
 @pytest.fixture(scope="session")
