@@ -41,4 +41,4 @@ def class_overlaps(boxes: NDArray[np.float32], labels: NDArray[np.int64]) -> NDA
     area = (x1 - x0) * (y1 - y0)
     union = area[:, None] + area - inside
     counted = (labels[:, None] == labels) & (union > 0)
-    return np.divide(inside, union, out=np.zeros_like(inside), where=counted)
+    return np.asarray(np.divide(inside, union, out=np.zeros_like(inside), where=counted))

@@ -1,8 +1,8 @@
 """Pixels to the vectors of numbered tokens, in shapes that no partition changes.
 
-Every cell, node and root of the frame becomes a patch, and the partition picks its own. Resampling the whole frame costs
-little; fusion of the whole frame costs what fusion of a partition does, as coarse tokens cover most of it at the budgets
-the tokenizer is for.
+Every cell, node and root of the frame becomes a patch, and the partition picks its own. Resampling the whole frame
+costs little; fusion of the whole frame costs about what fusion of a partition does, as coarse tokens cover most of it at
+the budgets the tokenizer is for.
 """
 
 import numpy as np
@@ -58,8 +58,11 @@ class EmbeddingGraph(nn.Module):
     def _normalised(self, frame: Tensor, valid: Tensor) -> Tensor:
         """(H, W, 3) floats, zero beyond the valid area; where the grid of cells ends, its last cells repeat."""
         height, width = frame.shape[:2]
-        inside = (torch.arange(height) < valid[0])[:, None] & (torch.arange(width) < valid[1])
-        pixels = (frame.float() - self.mean) / self.std * inside[..., None]
+        inside_rows, inside_columns = torch.arange(height) < valid[0], torch.arange(width) < valid[1]
+        # Channels stay interleaved, (H, 3 W): a last dimension of three is slow to compute on.
+        scale = (inside_columns[:, None] / self.std).flatten()
+        rows = (frame.reshape(height, -1).float() - self.mean.repeat(width)) * scale * inside_rows[:, None]
+        pixels = rows.reshape(height, width, 3)
         for dimension, count in enumerate((self.extent.rows(CELL), self.extent.columns(CELL))):
             place = np.arange(frame.shape[dimension])
             if place.size > count * CELL:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vgtok.detect.model import CoDetr
-from vgtok.detect.postprocess import candidates
+from vgtok.detect.postprocess import Prediction, candidates
 from vgtok.encode.encoder import Encoder
 from vgtok.export.embedding import EmbeddingGraph
 from vgtok.export.layout import Bucket
@@ -22,8 +22,8 @@ class DetectorGraph(nn.Module):
 
     def __init__(self, model: CoDetr, extent: Extent, buckets: tuple[Bucket, ...]) -> None:
         super().__init__()
-        self.model, self.extent = model, extent
         self.encoder = EncoderGraph(model.encoder, extent, buckets)
+        self.head = HeadGraph(model, extent)
 
     def forward(
         self,
@@ -40,12 +40,23 @@ class DetectorGraph(nn.Module):
         The fourth is the (1, D, rows, columns) feature map between encoder and head.
         """
         features = self.encoder(frame, valid, number, cells, occupant, weight, slot)
+        return (*self.head(features), features)
+
+
+class HeadGraph(nn.Module):
+    """Pyramid and query head."""
+
+    def __init__(self, model: CoDetr, extent: Extent) -> None:
+        super().__init__()
+        self.model, self.extent = model, extent
+
+    def forward(self, features: Tensor) -> Prediction:
+        """(1, D, rows, columns) to the (K, 4) boxes, (K,) scores and (K,) labels that enter suppression."""
         head = self.model.query_head
         encoded = head.encode(self.model.neck(features))
         prediction = head.decode(encoded, head.propose(encoded), None)[-1]
         size = (self.extent.rows(CELL) * CELL, self.extent.columns(CELL) * CELL)
-        found = candidates(prediction.logits[0], prediction.boxes[0], size, self.model.config.queries)
-        return (*found, features)
+        return candidates(prediction.logits[0], prediction.boxes[0], size, self.model.config.queries)
 
 
 class EncoderGraph(nn.Module):

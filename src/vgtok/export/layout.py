@@ -1,8 +1,8 @@
 """A partition as the arrays an exported graph takes, every one of a shape that the export fixed.
 
 All tokens a canvas can have lie in one numbering, cells first, then 32-px nodes, then roots: a token is its number, and
-what the graph knows of it is read from constants. Inside windows tokens are moved to slots: windows by falling number of
-tokens, each with as many slots as the one of its rank can ever need. numpy only.
+what the graph knows of it is read from constants. Inside windows tokens are moved to slots: windows by falling number
+of tokens, each with as many slots as the one of its rank can ever need. numpy only.
 """
 
 from dataclasses import dataclass
@@ -79,8 +79,8 @@ def graph_inputs(
 
     `frame` (H, W, 3) uint8 and `valid` (2,) its height and width without padding; `number` (N,) of each token; `cells`
     (rows * columns,) the place in the sequence of the token over each cell. With windows also `occupant` (S,) the token
-    in each slot, N where it is a padded cell, `weight` (S,) how many cells that key stands for, 0 for an empty slot, and
-    `slot` (N,) where each token went.
+    in each slot, N where it is a padded cell, `weight` (S,) how many cells that key stands for, 0 for an empty slot,
+    and `slot` (N,) where each token went.
     """
     packing = pack([tokens], config)
     inputs: dict[str, NDArray[Any]] = {
@@ -113,7 +113,8 @@ def _window_cells(extent: Extent, window: int, size: int) -> NDArray[np.int64]:
     """(windows,) how many patches of `size` px each window of `window` cells a side has inside the extent."""
     per_window = window * CELL // size
     rows, columns = (
-        np.minimum(per_window, count - np.arange(0, count, per_window)) for count in (extent.rows(size), extent.columns(size))
+        np.minimum(per_window, count - np.arange(0, count, per_window))
+        for count in (extent.rows(size), extent.columns(size))
     )
     return np.asarray(rows[:, None] * columns[None]).ravel()
 

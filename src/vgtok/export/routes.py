@@ -86,4 +86,6 @@ def _projected(attention: Attention, x: Tensor, rotations: Tensor | None) -> Ten
 def _attended(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
     """Attention of (..., Q, head_dim) queries over (..., K, head_dim), `bias` broadcast to the (..., Q, K) logits."""
     logits = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
-    return (logits if bias is None else logits + bias).softmax(dim=-1) @ v
+    if bias is not None:
+        logits = logits + bias
+    return torch.matmul(logits.softmax(dim=-1), v)

@@ -60,4 +60,6 @@ def _uniform(extent: Extent, span: int) -> Tokens:
     rows, columns = extent.rows(side), extent.columns(side)
     y, x = np.divmod(np.arange(rows * columns, dtype=np.int32), np.int32(columns))
     sizes = np.full(x.size, side, dtype=np.int32)
-    return Tokens(x * np.int32(side), y * np.int32(side), sizes, extent.height, extent.width, extent.height, extent.width)
+    return Tokens(
+        x * np.int32(side), y * np.int32(side), sizes, extent.height, extent.width, extent.height, extent.width
+    )
