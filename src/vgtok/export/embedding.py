@@ -1,8 +1,8 @@
 """Pixels to the vectors of numbered tokens, in shapes that no partition changes.
 
 Every cell, node and root of the frame becomes a patch, and the partition picks its own. Resampling the whole frame
-costs little; fusion of the whole frame costs about what fusion of a partition does, as coarse tokens cover most of it at
-the budgets the tokenizer is for.
+costs little; fusion of the whole frame costs about what fusion of a partition does, as coarse tokens cover most of it
+at the budgets the tokenizer is for.
 """
 
 import numpy as np
