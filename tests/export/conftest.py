@@ -1,14 +1,14 @@
-"""The released starting checkpoint, where VGTOK_WEIGHTS names its folder."""
+"""Small models gain nothing from several threads and lose a lot where cores are shared."""
 
-import os
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
+import torch
 
 
-@pytest.fixture(scope="session")
-def deit() -> Path:
-    folder = os.environ.get("VGTOK_WEIGHTS")
-    if not folder:
-        pytest.skip("VGTOK_WEIGHTS does not name the folder of starting checkpoints")
-    return Path(folder) / "deit_tiny_patch16_224.safetensors"
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

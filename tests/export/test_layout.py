@@ -91,7 +91,7 @@ def test_a_number_is_a_token(extent: Extent, budget: float, seed: int) -> None:
 
 
 def test_windows_of_lower_rank_have_fewer_slots() -> None:
-    """A 2048 x 1152 frame has 32 windows of 16 x 16 cells and 8 of half as many; 3687 tokens fill only a few of them."""
+    """A 2048 x 1152 frame has 32 windows of 16 x 16 cells and 8 of half as many; 3687 tokens fill only a few."""
     extent = Extent(1152, 2048)
     assert window_buckets(extent, config(16), None) == (Bucket(32, 256), Bucket(8, 129))
     buckets = window_buckets(extent, config(16), 3687)
