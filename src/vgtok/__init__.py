@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from vgtok.detect.hub import load
     from vgtok.encode.wrap import unwrap, wrap
     from vgtok.errors import BudgetError, InputError, VGTokError
+    from vgtok.export.runtime import OnnxDetector
     from vgtok.tokenize.canvas import Canvas
     from vgtok.tokenize.retention import RetentionTable
     from vgtok.tokenize.tokenizer import Tokenizer
@@ -29,6 +30,7 @@ _HOME = {
     "load_table": "vgtok.calibrate.tables",
     "load": "vgtok.detect.hub",
     "Detector": "vgtok.detect.detector",
+    "OnnxDetector": "vgtok.export.runtime",
     "wrap": "vgtok.encode.wrap",
     "unwrap": "vgtok.encode.wrap",
     "VGTokError": "vgtok.errors",
@@ -41,6 +43,7 @@ __all__ = [
     "Canvas",
     "Detector",
     "InputError",
+    "OnnxDetector",
     "RetentionTable",
     "Tokenizer",
     "Tokens",
@@ -56,7 +59,12 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'vgtok' has no attribute '{name}'")
-    value = getattr(import_module(_HOME[name]), name)
+    try:
+        value = getattr(import_module(_HOME[name]), name)
+    except ModuleNotFoundError as error:
+        from vgtok.errors import explained
+
+        raise explained(error) from None
     globals()[name] = value
     return value
 

@@ -11,3 +11,15 @@ class InputError(VGTokError, ValueError):
 
 class BudgetError(InputError):
     """A token budget lies outside what the chosen tokenizer can reach."""
+
+
+_EXTRAS = {"torch": "detect", "scipy": "detect", "safetensors": "detect"}
+"""The extra of this package that brings what `pip install vgtok` leaves out."""
+
+
+def explained(error: ModuleNotFoundError) -> Exception:
+    """The error to raise for a package that is not there: what to install, where an extra brings it."""
+    package = (error.name or "").partition(".")[0]
+    if package not in _EXTRAS:
+        return error
+    return VGTokError(f"{package} is not installed; pip install 'vgtok[{_EXTRAS[package]}]'")

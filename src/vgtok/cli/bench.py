@@ -124,6 +124,37 @@ def step(
     console.print(f"best {cost.step_s:.2f} s, median {cost.median_s:.2f} s, processor time {cost.processor_s:.2f} s")
 
 
+@app.command()
+def export(
+    config: Annotated[str, typer.Option(help="Configuration, e.g. co-detr-eva02-small.")] = "co-detr-vit-tiny",
+    size: Annotated[str, typer.Option(help="WIDTHxHEIGHT of the frames.")] = options.DEFAULT_CANVAS,
+    budget: Annotated[float, typer.Option(help="Share of the dense grid to keep.")] = 0.4,
+    frames: Annotated[int, typer.Option(min=1, help="Rendered frames to run on.")] = 3,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed rounds the medians are taken over.")] = 3,
+    json_: options.Json = False,
+) -> None:
+    """Run the same frames in torch and in onnxruntime, in turn: ms by stage, their ratio, how far results are apart."""
+    from vgtok.bench.export import measure_export
+
+    with Console(stderr=True).status("exporting and running"):
+        cost = measure_export(config, options.frame_size(size), budget, frames, repeats)
+    if json_:
+        print(json.dumps(cost.to_dict()))
+        return
+    title = f"{config}, {cost.width} x {cost.height}, {cost.tokens} tokens, {frames} frames, {cost.threads} threads"
+    table = Table(title=f"{title}, medians of {repeats}", title_justify="left")
+    for heading in ("stage", "torch ms", "onnxruntime ms", "torch / onnxruntime"):
+        table.add_column(heading, justify="left" if heading == "stage" else "right")
+    for row in cost.stages:
+        table.add_row(row.stage, f"{row.torch_ms:.0f}", f"{row.onnx_ms:.0f}", f"{row.ratio:.2f}")
+    console = Console()
+    console.print(table)
+    console.print(
+        f"at most apart: features {cost.features_difference:.1e}, scores {cost.scores_difference:.1e}, "
+        f"boxes {cost.boxes_difference:.1e} of the longer side; file {cost.file_mb:.0f} MB"
+    )
+
+
 def _frames(data: str | None, count: int) -> list[Path]:
     """Evenly spread frames of the data set; none where none is named."""
     if data is None and "VGTOK_VISDRONE" in os.environ:

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from vgtok import __version__
-from vgtok.cli import bench, calibrate, convert, detect, evaluate, models, sample, study, tokenize, train
-from vgtok.errors import VGTokError
+from vgtok.cli import bench, calibrate, convert, detect, evaluate, export, models, sample, study, tokenize, train
+from vgtok.errors import VGTokError, explained
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.command("tokenize")(tokenize.tokenize)
@@ -18,6 +18,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("train")(train.train)
 app.command("models")(models.models)
 app.add_typer(convert.app, name="convert")
+app.add_typer(export.app, name="export")
 app.add_typer(bench.app, name="bench")
 app.command("study")(study.study)
 app.command("sample")(sample.sample)
@@ -34,7 +35,10 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
 def run() -> None:
     """Entry point: like the app itself, but an expected error is one line on standard error."""
     try:
-        app()
+        try:
+            app()
+        except ModuleNotFoundError as error:
+            raise explained(error) from None
     except VGTokError as error:
         Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}")
         sys.exit(1)

@@ -3,9 +3,10 @@
 Both take boxes that compete with each other; `soft_nms_by_class` keeps the classes of one image apart.
 """
 
-import numpy as np
 import torch
 from torch import Tensor
+
+from vgtok.detect.softening import soften
 
 _BLOCK = 128
 """Boxes settled at a time: a block by all later boxes is what NMS holds in memory, small enough for a cache."""
@@ -74,16 +75,5 @@ def _settled(over: Tensor, alive: Tensor) -> Tensor:
 
 def _softened(overlap: Tensor, scores: Tensor, iou_threshold: float, min_score: float) -> tuple[Tensor, Tensor]:
     # One box after the other by nature: plain arrays on the host are quicker at it than any device.
-    left = scores.detach().float().cpu().numpy().copy()
-    weights = torch.where(overlap >= iou_threshold, 1 - overlap, 1.0).cpu().numpy()
-    left[left < min_score] = -np.inf
-    chosen: list[int] = []
-    new_scores: list[float] = []
-    while len(left) and np.isfinite(best := left[(index := int(left.argmax()))]):
-        chosen.append(index)
-        new_scores.append(float(best))
-        left *= weights[index]
-        left[left < min_score] = -np.inf
-        left[index] = -np.inf
-    device = scores.device
-    return torch.tensor(chosen, dtype=torch.long, device=device), torch.tensor(new_scores, device=device).to(scores)
+    kept, values = soften(overlap.cpu().numpy(), scores.detach().float().cpu().numpy(), iou_threshold, min_score)
+    return torch.from_numpy(kept).to(scores.device), torch.from_numpy(values).to(scores)

@@ -77,7 +77,7 @@ class Embedding(nn.Module):
             for span, members in placement.members[number].items():
                 for chosen in torch.split(members, _CELLS_AT_ONCE // span**2):
                     vectors = self._embedded(image, placement.row[chosen], placement.column[chosen], span)
-                    position = self._position(placement, chosen, span)
+                    position = self.position(placement, chosen, span)
                     sequence[placement.place[chosen]] = vectors.to(sequence.dtype) + position
         return sequence
 
@@ -89,7 +89,7 @@ class Embedding(nn.Module):
             vectors = vectors + self.fusion(cells)
         return vectors
 
-    def _position(self, placement: Placement, chosen: Tensor, span: int) -> Tensor:
+    def position(self, placement: Placement, chosen: Tensor, span: int) -> Tensor:
         """(n, D) of the position table for the (n,) chosen tokens of one span."""
         rows, columns = placement.grid_rows[chosen], placement.grid_columns[chosen]
         if self.config.position != "mean" or span == 1:

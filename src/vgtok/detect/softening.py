@@ -1,0 +1,44 @@
+"""Linear soft-NMS over plain arrays: numpy only, for the detector and for the runtime that has no torch."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+OVERLAP = 0.8
+"""Overlap from which a box loses score to a better one of its class."""
+
+LEAST_SCORE = 1e-3
+"""Boxes below this score are gone."""
+
+
+def soften(
+    overlap: NDArray[np.float32], scores: NDArray[np.float32], iou_threshold: float, min_score: float
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Boxes left of (N,) scores with (N, N) overlaps: (K,) indices and (K,) lowered scores, best first.
+
+    A box loses score to every better one it overlaps by the threshold or more, by one minus the overlap, and is gone
+    below `min_score`.
+    """
+    left = scores.astype(np.float32)
+    weights = np.where(overlap >= iou_threshold, 1 - overlap, np.float32(1.0))
+    left[left < min_score] = -np.inf
+    chosen: list[int] = []
+    new_scores: list[float] = []
+    while len(left) and np.isfinite(best := left[(index := int(left.argmax()))]):
+        chosen.append(index)
+        new_scores.append(float(best))
+        left *= weights[index]
+        left[left < min_score] = -np.inf
+        left[index] = -np.inf
+    return np.array(chosen, dtype=np.int64), np.array(new_scores, dtype=np.float32)
+
+
+def class_overlaps(boxes: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Intersection over union of (N, 4) x0 y0 x1 y1 boxes with each other, none across (N,) labels: (N, N)."""
+    x0, y0, x1, y1 = boxes.T
+    wide = np.minimum(x1[:, None], x1) - np.maximum(x0[:, None], x0)
+    high = np.minimum(y1[:, None], y1) - np.maximum(y0[:, None], y0)
+    inside = np.maximum(wide, 0) * np.maximum(high, 0)
+    area = (x1 - x0) * (y1 - y0)
+    union = area[:, None] + area - inside
+    counted = (labels[:, None] == labels) & (union > 0)
+    return np.asarray(np.divide(inside, union, out=np.zeros_like(inside), where=counted))

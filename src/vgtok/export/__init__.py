@@ -1,0 +1,1 @@
+"""A detector as one ONNX file, and the runtime that reads it with numpy, OpenCV and onnxruntime alone."""

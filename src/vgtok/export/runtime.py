@@ -1,0 +1,162 @@
+"""An exported detector without torch: images of any kind in, results in the caller's pixels out.
+
+numpy and OpenCV tokenize and suppress, onnxruntime does the rest.
+"""
+
+import time
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgtok.detect.result import Result, Timings
+from vgtok.detect.softening import LEAST_SCORE, OVERLAP, class_overlaps, soften
+from vgtok.errors import InputError, VGTokError
+from vgtok.export.description import Description
+from vgtok.export.layout import graph_inputs, uniform_grids
+from vgtok.tokenize.canvas import Canvas, fit_canvas
+from vgtok.tokenize.images import ImageLike, read_image
+from vgtok.tokenize.tokenizer import Tokenizer
+from vgtok.tokenize.tokens import Tokens
+
+Detections = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]
+"""(K, 4) boxes x0 y0 x1 y1 in canvas pixels, (K,) scores, best first, and (K,) labels."""
+
+MAX_DETECTIONS = 1000
+"""Detections an image keeps unless told otherwise, as `vgtok.Detector` does."""
+
+
+class OnnxDetector:
+    """A file of `vgtok export onnx`, ready to be called like a `vgtok.Detector`.
+
+    >>> detector = vgtok.OnnxDetector("model.onnx")       # doctest: +SKIP
+    >>> result = detector("frame.jpg")                    # doctest: +SKIP
+    """
+
+    def __init__(self, path: str | Path, *, threads: int | None = None) -> None:
+        """Open a file; `threads` is how many onnxruntime uses, one per core unless given."""
+        try:
+            import onnxruntime
+        except ImportError:
+            raise VGTokError("OnnxDetector: onnxruntime is not installed; pip install onnxruntime") from None
+        path = Path(path)
+        if not path.is_file():
+            raise InputError(f"{path}: no such file; write one with 'vgtok export onnx'")
+        settings = onnxruntime.SessionOptions()
+        if threads is not None:
+            settings.intra_op_num_threads = threads
+        present = onnxruntime.get_available_providers()
+        providers = [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in present]
+        try:
+            self.session = onnxruntime.InferenceSession(str(path), settings, providers=providers)
+        except Exception as error:  # onnxruntime's errors have no base of their own
+            raise InputError(f"{path}: onnxruntime cannot read it ({str(error).splitlines()[0]})") from None
+        properties = self.session.get_modelmeta().custom_metadata_map
+        self.description = Description.from_properties(properties, str(path))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Class names, in label order."""
+        return self.description.names
+
+    @property
+    def canvas(self) -> tuple[int, int]:
+        """(width, height) of the frame every image is fitted to."""
+        return self.description.width, self.description.height
+
+    @overload
+    def __call__(
+        self,
+        images: list[ImageLike] | tuple[ImageLike, ...],
+        *,
+        budget: float | None = None,
+        max_detections: int = MAX_DETECTIONS,
+        score_threshold: float = 0.0,
+    ) -> list[Result]: ...
+
+    @overload
+    def __call__(
+        self,
+        images: ImageLike,
+        *,
+        budget: float | None = None,
+        max_detections: int = MAX_DETECTIONS,
+        score_threshold: float = 0.0,
+    ) -> Result: ...
+
+    def __call__(
+        self,
+        images: Any,
+        *,
+        budget: float | None = None,
+        max_detections: int = MAX_DETECTIONS,
+        score_threshold: float = 0.0,
+    ) -> Result | list[Result]:
+        """Detect in one image, or in a list of images one after another.
+
+        An image must have the ratio the graph was exported for. `budget`, the share of the dense grid it is read at, is
+        for graphs exported with a dynamic number of tokens. Encoder and head are one graph: its time is under
+        `timings.encoder`, that of suppression under `timings.head`.
+        """
+        if max_detections < 1:
+            raise InputError(f"max_detections: {max_detections} is not a number of detections, 1 or more")
+        description = self.description
+        if budget is not None and not description.dynamic:
+            raise InputError(
+                f"budget: this graph reads every frame as {description.tokens} tokens; export with --dynamic to choose"
+            )
+        share = description.tokens / description.extent.dense if budget is None else budget
+        reader = Tokenizer(budget=share, canvas=self.canvas)
+        if isinstance(images, list | tuple):
+            return [self._detect(image, reader, max_detections, score_threshold) for image in images]
+        return self._detect(images, reader, max_detections, score_threshold)
+
+    def _detect(self, image: ImageLike, reader: Tokenizer, max_detections: int, score_threshold: float) -> Result:
+        pixels = read_image(image)
+        marks = [time.perf_counter()]
+        canvas = self._fitted(fit_canvas(pixels, reader.canvas))
+        tokens = reader.partition(canvas)
+        marks.append(time.perf_counter())
+        candidates = self.candidates(canvas, tokens)
+        marks.append(time.perf_counter())
+        boxes, scores, labels = suppressed(candidates, (canvas.height, canvas.width), max_detections)
+        placed = canvas.to_source(boxes)
+        # A box wholly in the padding is clipped to nothing.
+        kept = (scores >= score_threshold) & (placed[:, 2] > placed[:, 0]) & (placed[:, 3] > placed[:, 1])
+        marks.append(time.perf_counter())
+        return Result(
+            boxes=placed[kept],
+            scores=scores[kept],
+            labels=labels[kept],
+            class_names=self.names,
+            tokens=tokens,
+            timings=Timings(*(1e3 * np.diff(marks)).tolist()),
+            image=pixels,
+        )
+
+    def candidates(self, canvas: Canvas, tokens: Tokens) -> Detections:
+        """What the graph itself returns for a canvas and its partition, before suppression."""
+        inputs = graph_inputs(canvas, tokens, self.description.encoder, self.description.buckets)
+        boxes, scores, labels = self.session.run(None, inputs)
+        return boxes, scores, labels
+
+    def _fitted(self, canvas: Canvas) -> Canvas:
+        """The canvas, if its grid of cells is the graph's."""
+        wanted = self.description.extent
+        if uniform_grids(canvas.extent) != uniform_grids(wanted):
+            raise InputError(
+                f"image: {canvas.source_width} x {canvas.source_height} px becomes {canvas.width} x {canvas.height} on "
+                f"the canvas, but this graph was exported for {wanted.width} x {wanted.height}; crop or pad the image "
+                f"to that ratio, or run 'vgtok export onnx' with --size {canvas.width}x{canvas.height}"
+            )
+        return canvas
+
+
+def suppressed(candidates: Detections, size: tuple[int, int], most: int) -> Detections:
+    """Candidates cut to a frame of (height, width) and softly suppressed within each class: at most `most` are left."""
+    boxes, scores, labels = candidates
+    height, width = size
+    boxes = np.clip(boxes, 0, np.array([width, height, width, height], dtype=np.float32))
+    kept, values = soften(class_overlaps(boxes, labels), scores, OVERLAP, LEAST_SCORE)
+    return boxes[kept[:most]], values[:most], labels[kept[:most]]

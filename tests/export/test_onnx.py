@@ -1,0 +1,199 @@
+"""Files as users meet them: written by the command, read by the runtime, equal to torch, and read without torch."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from PIL import Image
+
+import vgtok
+from tests.export.small_models import WINDOWED_EVA02, WINDOWED_VIT, traceable_detector
+from vgtok import InputError, OnnxDetector
+from vgtok.cli import main
+from vgtok.data.synthetic import render_scene
+from vgtok.detect.detector import Detector
+from vgtok.detect.result import Result
+from vgtok.detect.saving import save_detector
+from vgtok.export.onnx_file import export_onnx
+
+Run = Callable[..., tuple[int, str, str]]
+FUSION_SIZE, PLAIN_SIZE, RAGGED_SIZE = (512, 384), (640, 512), (205, 330)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["vgtok", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main.run()
+        out, err = capsys.readouterr()
+        return int(stopped.value.code or 0), out, err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("exported")
+
+
+@pytest.fixture(scope="module")
+def fused(folder: Path) -> tuple[Detector, Path]:
+    detector = traceable_detector("vit-tiny", WINDOWED_VIT)
+    export_onnx(detector, folder / "fused.onnx", tokens=306, name="fused")
+    return detector, folder / "fused.onnx"
+
+
+@pytest.fixture(scope="module")
+def plain(folder: Path) -> tuple[Detector, Path]:
+    detector = traceable_detector("vit-tiny", WINDOWED_VIT | {"fusion": ()})
+    export_onnx(detector, folder / "plain.onnx", size=PLAIN_SIZE)
+    return detector, folder / "plain.onnx"
+
+
+@pytest.fixture(scope="module")
+def rotated(folder: Path) -> tuple[Detector, Path]:
+    detector = traceable_detector("eva02-large", WINDOWED_EVA02)
+    export_onnx(detector, folder / "rotated.onnx", size=RAGGED_SIZE, dynamic=True)
+    return detector, folder / "rotated.onnx"
+
+
+def assert_same(found: Result, expected: Result) -> None:
+    """Scores to 1e-4, boxes to 1e-4 of the longer side."""
+    assert len(found) == len(expected) > 0
+    assert (found.labels == expected.labels).all()
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-4)
+    np.testing.assert_allclose(found.boxes, expected.boxes, atol=1e-4 * max(expected.image.shape))
+
+
+@pytest.mark.parametrize("seed", [7, 8, 9])
+def test_a_frame_is_read_as_in_torch(seed: int, fused: tuple[Detector, Path], plain: tuple[Detector, Path]) -> None:
+    for (detector, path), size in ((fused, FUSION_SIZE), (plain, PLAIN_SIZE)):
+        # Twice as large: the canvas is fitted on both sides.
+        image = render_scene(seed, 2 * size[0], 2 * size[1]).pixels
+        detector.canvas = size
+        expected = detector(image, budget=0.4)
+        found = OnnxDetector(path, threads=1)(image)
+        assert (found.tokens.boxes == expected.tokens.boxes).all()
+        assert_same(found, expected)
+
+
+def test_a_dynamic_graph_takes_any_budget(rotated: tuple[Detector, Path]) -> None:
+    detector, path = rotated
+    detector.canvas = RAGGED_SIZE
+    exported = OnnxDetector(path, threads=1)
+    # Both fit the canvas a few pixels short of it, inside the same cells.
+    for image in (render_scene(3, 410, 660).pixels, render_scene(4, 204, 330).pixels):
+        for budget in (0.1, 0.4, 1.0):
+            assert_same(exported(image, budget=budget), detector(image, budget=budget))
+    assert len(exported(render_scene(3, 410, 660).pixels).tokens) == exported.description.tokens
+
+
+def test_the_runtime_is_called_like_a_detector(fused: tuple[Detector, Path], tmp_path: Path) -> None:
+    detector, path = fused
+    detector.canvas = FUSION_SIZE
+    exported = OnnxDetector(path, threads=1)
+    image = render_scene(7, *FUSION_SIZE).pixels
+    assert (exported.names, exported.canvas) == (detector.names, FUSION_SIZE)
+    whole, other = exported([image, Image.fromarray(image)])
+    assert (whole.boxes == other.boxes).all()
+    assert len(exported(image, max_detections=3)) == 3
+    middle = float(whole.scores[len(whole) // 2])
+    assert len(exported(image, score_threshold=middle)) == int((whole.scores >= middle).sum())
+    assert all(value > 0 for value in vars(whole.timings).values())
+    assert whole.plot(score_threshold=0).size == FUSION_SIZE
+    whole.save(tmp_path / "found.json")
+    assert len(json.loads((tmp_path / "found.json").read_text())) == len(whole)
+    assert exported([]) == []
+
+
+def test_a_file_says_what_it_is(fused: tuple[Detector, Path]) -> None:
+    model = onnx.load(fused[1])
+    properties = {item.key: item.value for item in model.metadata_props}
+    assert properties["model"] == "fused"
+    assert json.loads(properties["names"]) == ["car", "van", "bus"]
+    assert (properties["canvas"], properties["tokens"]) == ("512x384", "306")
+    assert json.loads(properties["mean"]) == [123.675, 116.28, 103.53]
+    assert properties["licence"] == "for tests only"
+    assert [output.name for output in model.graph.output] == ["boxes", "scores", "labels"]
+    # Every shape is fixed: no dimension has a name instead of a size.
+    values = [*model.graph.input, *model.graph.output]
+    assert not [d for value in values for d in value.type.tensor_type.shape.dim if d.HasField("dim_param")]
+
+
+def test_what_cannot_be_run_is_refused(fused: tuple[Detector, Path], folder: Path) -> None:
+    exported = OnnxDetector(fused[1])
+    with pytest.raises(InputError, match=r"300 x 400 px becomes 384 x 512 .* exported for 512 x 384; .*--size 384x512"):
+        exported(np.zeros((400, 300, 3), dtype=np.uint8))
+    with pytest.raises(InputError, match="budget: this graph reads every frame as 306 tokens; export with --dynamic"):
+        exported(np.zeros((384, 512, 3), dtype=np.uint8), budget=0.5)
+    with pytest.raises(InputError, match="max_detections: 0"):
+        exported(np.zeros((384, 512, 3), dtype=np.uint8), max_detections=0)
+    with pytest.raises(InputError, match="no such file; write one with 'vgtok export onnx'"):
+        OnnxDetector(folder / "absent.onnx")
+    (folder / "text.onnx").write_text("not a graph")
+    with pytest.raises(InputError, match=r"text\.onnx: onnxruntime cannot read it"):
+        OnnxDetector(folder / "text.onnx")
+    stranger = onnx.load(fused[1])
+    del stranger.metadata_props[:]
+    onnx.save(stranger, folder / "stranger.onnx")
+    with pytest.raises(InputError, match="not written by 'vgtok export onnx'"):
+        OnnxDetector(folder / "stranger.onnx")
+
+
+def test_the_command(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = tmp_path / "small.v1"
+    save_detector(traceable_detector("vit-tiny", WINDOWED_VIT | {"depth": 1, "global_blocks": ()}), saved)
+    code, _, err = command("export", "onnx", saved, "--tokens", 307, "--size", "512x384")
+    assert (code, err) == (1, "error: tokens: no partition of 512 x 384 px has 307; the nearest have 306 and 309\n")
+    code, _, err = command("export", "onnx", saved, "--tokens", 5000)
+    assert (code, "5000 is outside 48 to 768" in err) == (1, True)
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = command("export", "onnx", saved, "--tokens", 39, "--size", "192x128", "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert (document["file"], document["model"], document["tokens"]) == ("small.v1.onnx", "small.v1", 39)
+    assert len(OnnxDetector("small.v1.onnx")(render_scene(1, 192, 128).pixels).tokens) == 39
+
+
+WITHOUT_TORCH = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "scipy", "safetensors", "onnx", "onnxscript"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+import numpy as np
+import vgtok
+
+result = vgtok.OnnxDetector(sys.argv[1], threads=1)(np.load(sys.argv[2]))
+np.savez(sys.argv[3], boxes=result.boxes, scores=result.scores)
+try:
+    vgtok.load("model")
+except vgtok.VGTokError as error:
+    print(error)
+sys.argv = ["vgtok", "models"]
+from vgtok.cli.main import run
+run()
+"""
+
+
+def test_it_runs_without_torch(fused: tuple[Detector, Path], tmp_path: Path) -> None:
+    image = render_scene(7, *FUSION_SIZE).pixels
+    np.save(tmp_path / "image.npy", image)
+    arguments = [str(fused[1]), str(tmp_path / "image.npy"), str(tmp_path / "found.npz")]
+    run = subprocess.run([sys.executable, "-c", WITHOUT_TORCH, *arguments], capture_output=True, text=True, check=False)
+    assert "torch is not installed; pip install 'vgtok[detect]'" in run.stdout
+    assert run.stderr.startswith("error: torch is not installed"), run.stderr
+    found: Any = np.load(tmp_path / "found.npz")
+    expected = vgtok.OnnxDetector(fused[1], threads=1)(image)
+    np.testing.assert_array_equal(found["scores"], expected.scores)
+    np.testing.assert_array_equal(found["boxes"], expected.boxes)
