@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,9 @@ def browser(program: str, width: int = 1440, height: int = 900) -> Iterator["Tab
         process = subprocess.Popen([program, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             tab = Tab(Path(profile))
-            tab.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+            tab.call(
+                "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+            )
             yield tab
             tab.socket.close()
         finally:
@@ -83,9 +85,9 @@ class Tab:
             raise RuntimeError(answer["exceptionDetails"]["exception"].get("description", expression))
         return answer["result"].get("value")
 
-    def wait(self, expression: str, seconds: float = 30) -> Any:
-        """The value of an expression once it is true."""
-        return _until(lambda: self.evaluate(f"(() => {{ return {expression} }})()"), expression, seconds)
+    def wait(self, expression: str, seconds: float = 30) -> None:
+        """Return once an expression is true in the page."""
+        _until(lambda: self.evaluate(f"Boolean({expression})"), expression, seconds)
 
     def text(self, selector: str) -> str:
         """What a part of the page reads."""
@@ -135,12 +137,9 @@ class Tab:
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format=kind, **quality)["data"]))
 
 
-def _until(holds: Any, what: str, seconds: float = 30) -> Any:
+def _until(holds: Callable[[], bool], what: str, seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
-    while True:
-        value = holds()
-        if value:
-            return value
+    while not holds():
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {seconds} s for {what}")
         time.sleep(0.05)

@@ -3,6 +3,7 @@
 import json
 import signal
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -56,7 +57,10 @@ def _service(model: str | None, score_threshold: float) -> "Service":
     try:
         from vgtok.detect.hub import load
 
-        return Service(load(model or _DEFAULT_MODEL), model or _DEFAULT_MODEL, score_threshold=score_threshold)
+        detector = load(model or _DEFAULT_MODEL)
+        # Visitors learn what a model is called, not where it lies.
+        name = Path(model).name if model and Path(model).exists() else model or _DEFAULT_MODEL
+        return Service(detector, name, score_threshold=score_threshold)
     except (InputError, ImportError) as error:
         # Whoever names a model wants that one; the default is only what is there.
         if model is not None:

@@ -126,6 +126,10 @@ def answer_errors(app: FastAPI) -> None:
         first = error.errors()[0]
         return failure(400, f"{first['loc'][-1]}: {first['msg'][0].lower()}{first['msg'][1:]}")
 
+    async def broken(_: Request, __: Exception) -> JSONResponse:
+        return failure(500, "server: it failed on this request; its own log says why")
+
+    app.add_exception_handler(Exception, broken)
     app.add_exception_handler(RefusedError, refused)
     app.add_exception_handler(InputError, unusable)
     app.add_exception_handler(RequestValidationError, mistyped)

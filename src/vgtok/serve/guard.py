@@ -1,7 +1,7 @@
 """What stands before every route: nothing larger than allowed comes in, nothing foreign goes out.
 
-The page's framework names hosts of its own in the page's head, for link previews; those lines are taken out, and a
-content security policy has the browser refuse any other host whatever the page says.
+The page's framework names pictures and files of its own elsewhere, for link previews and examples; those are taken out
+of the page, and a content security policy has the browser refuse any other host whatever the page says.
 """
 
 import re
@@ -19,6 +19,7 @@ POLICY = (
 )
 
 _FOREIGN_META = re.compile(rb"<meta\b[^>]*https?://[^>]*>")
+_FOREIGN_EXAMPLE = re.compile(rb'"https://[^"]*/gradio-app/gradio/[^"]*"')
 _FORM_OVERHEAD = 10_000
 """Bytes a form adds to the one file in it."""
 
@@ -66,7 +67,7 @@ class _Cleaned:
             self.page += message.get("body", b"")
             if message.get("more_body", False):
                 return
-            page = _FOREIGN_META.sub(b"", self.page)
+            page = _FOREIGN_EXAMPLE.sub(b'""', _FOREIGN_META.sub(b"", self.page))
             MutableHeaders(scope=self.start)["Content-Length"] = str(len(page))
             await self.send(self.start)
             self.start = None

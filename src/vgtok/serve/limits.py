@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vgtok.errors import InputError, VGTokError
 from vgtok.tokenize.images import header_size, read_image
 
-FORMATS = ("JPEG", "MPO", "PNG", "TIFF", "WEBP", "BMP", "JPEG2000")
+FORMATS = ("JPEG", "PNG", "TIFF", "WEBP", "BMP", "JPEG2000")
 """What uploads are read as, by Pillow's names."""
 
 
@@ -39,12 +39,14 @@ class Limits:
     @property
     def max_bytes(self) -> int:
         """Bytes of an upload."""
-        return self.megabytes * 10**6
+        return self.megabytes * 2**20
 
     def check_bytes(self, count: int, name: str) -> None:
         """Refuse an upload that has, or says it has, more bytes than allowed."""
         if count > self.max_bytes:
-            raise RefusedError(413, f"{name}: {count / 1e6:,.0f} MB is more than the {self.megabytes} MB allowed here")
+            raise RefusedError(
+                413, f"{name}: {count / 2**20:,.0f} MB is more than the {self.megabytes} MB allowed here"
+            )
 
     def read(self, data: bytes, name: str) -> NDArray[np.uint8]:
         """Decode an upload to (H, W, 3) uint8 RGB, upright."""

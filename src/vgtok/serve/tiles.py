@@ -15,6 +15,21 @@ def heading(model: str | None) -> str:
     )
 
 
+def caption(text: str, about: str = "") -> str:
+    """What stands over a picture: its title, and what it was made from."""
+    return f"<p class='caption'>{escape(text)}<small>{escape(about)}</small></p>"
+
+
+def tokens_caption(answer: Answer) -> str:
+    """The frame that is shown."""
+    return caption("Tokens", f"{answer.image.name}, {answer.image.width} x {answer.image.height}")
+
+
+def found_caption(answer: Answer) -> str:
+    """The tokens these detections come from: they may lag behind a slider that is moving."""
+    return caption("Detections", f"from {answer.tokens.kept:,} tokens")
+
+
 def notice(sentence: str) -> str:
     """The one sentence that says what is wrong."""
     return f"<p class='notice' role='alert'>{escape(sentence)}</p>"
@@ -33,10 +48,10 @@ def tokens(answer: Answer) -> str:
         ("share of dense", f"{count.share:.1%}", ""),
     ]
     if answer.gflops is not None:
-        figures.append(("GFLOPs", f"{answer.gflops.used:,.0f}", f"of {answer.gflops.dense:,.0f} dense"))
+        figures.append(("GFLOPs", _rounded(answer.gflops.used), f"of {_rounded(answer.gflops.dense)} dense"))
     figures.append(("tokenizer", f"{answer.ms.tokenizer:,.0f} ms", ""))
     legend = "".join(
-        f"<span><i style='background:rgb{colour}'></i>{size} px <b>{count.sizes[str(size)]:,}</b></span>"
+        f"<span><i style='background:rgb{colour}'></i>{size} px: <b>{count.sizes[str(size)]:,}</b></span>"
         for size, colour in COLOURS.items()
     )
     return f"{_tiles(figures)}<p class='legend'>{legend}</p>"
@@ -52,6 +67,11 @@ def found(answer: Answer) -> str:
             ("head", f"{answer.ms.head or 0:,.0f} ms", ""),
         ]
     )
+
+
+def _rounded(value: float) -> str:
+    """Three digits, or all of a whole number."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _tiles(figures: list[tuple[str, str, str]]) -> str:
