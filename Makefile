@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test clean
+.PHONY: demo test screenshots clean
 
 demo: .venv/installed
 	.venv/bin/vgtok sample demo/frame.png --seed 7
@@ -13,6 +13,10 @@ test: .venv/installed-dev
 	.venv/bin/ruff check src tests
 	.venv/bin/mypy src
 	.venv/bin/python -m pytest -n 2
+
+# The page as the guide shows it; needs chromium.
+screenshots: .venv/installed-dev
+	.venv/bin/python -m tests.serve.screenshots
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

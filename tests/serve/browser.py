@@ -10,11 +10,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import websocket
+
+PATIENCE = 120.0
+"""Seconds anything may take before it counts as hanging: a loaded machine is no error."""
 
 
 def find_chromium() -> str | None:
@@ -33,12 +36,10 @@ def browser(program: str, width: int = 1440, height: int = 900) -> Iterator["Tab
         ]  # fmt: skip
         process = subprocess.Popen([program, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            tab = Tab(Path(profile))
-            tab.call(
-                "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
-            )
-            yield tab
-            tab.socket.close()
+            with closing(Tab(Path(profile))) as tab:
+                metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+                tab.call("Emulation.setDeviceMetricsOverride", **metrics)
+                yield tab
         finally:
             process.kill()
             process.wait()
@@ -54,7 +55,7 @@ class Tab:
         announced = profile / "DevToolsActivePort"
         _until(lambda: announced.is_file() and len(announced.read_text().splitlines()) == 2, "the browser to start")
         port, path = announced.read_text().splitlines()
-        self.socket = websocket.create_connection(f"ws://127.0.0.1:{port}{path}", timeout=60)
+        self.socket = websocket.create_connection(f"ws://127.0.0.1:{port}{path}", timeout=PATIENCE)
         self._session: str | None = None
         targets = self.call("Target.getTargets")["targetInfos"]
         target = next(target["targetId"] for target in targets if target["type"] == "page")
@@ -63,6 +64,10 @@ class Tab:
             self.call(f"{domain}.enable")
         self.downloads.mkdir()
         self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(self.downloads))
+
+    def close(self) -> None:
+        """Let go of the browser."""
+        self.socket.close()
 
     def call(self, method: str, **parameters: Any) -> Any:
         """Send one command and return its result."""
@@ -85,9 +90,9 @@ class Tab:
             raise RuntimeError(answer["exceptionDetails"]["exception"].get("description", expression))
         return answer["result"].get("value")
 
-    def wait(self, expression: str, seconds: float = 30) -> None:
+    def wait(self, expression: str) -> None:
         """Return once an expression is true in the page."""
-        _until(lambda: self.evaluate(f"Boolean({expression})"), expression, seconds)
+        _until(lambda: self.evaluate(f"Boolean({expression})"), expression)
 
     def text(self, selector: str) -> str:
         """What a part of the page reads."""
@@ -137,9 +142,9 @@ class Tab:
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format=kind, **quality)["data"]))
 
 
-def _until(holds: Callable[[], bool], what: str, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
+def _until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
     while not holds():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {seconds} s for {what}")
+            raise TimeoutError(f"waited {PATIENCE:.0f} s for {what}")
         time.sleep(0.05)

@@ -48,7 +48,7 @@ def served(*arguments: object, errors: Path, shipped: bool = True) -> Iterator[d
             yield json.loads(line)
         finally:
             process.terminate()
-            assert process.wait(timeout=30) == 130
+            assert process.wait(timeout=120) == 130
             process.stdout.close()
     assert errors.read_text() == ""
 

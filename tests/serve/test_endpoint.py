@@ -24,7 +24,7 @@ from .conftest import Running, picture
 def post(
     server: Running, route: str, body: Any, headers: dict[str, str] | None = None, **query: Any
 ) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection(urlsplit(server.address).netloc, timeout=60)
+    connection = http.client.HTTPConnection(urlsplit(server.address).netloc, timeout=120)
     try:
         kind = headers or {"Content-Type": "image/png"}
         connection.request("POST", f"/api/{route}?{urlencode(query)}", body, kind)
@@ -124,7 +124,7 @@ def test_what_cannot_be_answered_is_a_status_and_a_sentence(server: Running, rou
 def test_a_claim_of_a_gigabyte_is_refused_before_it_is_sent(server: Running) -> None:
     address = urlsplit(server.address)
     for route in ("/api/detect", "/gradio_api/upload"):
-        with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+        with socket.create_connection((address.hostname, address.port), timeout=120) as connection:
             connection.sendall(f"POST {route} HTTP/1.1\r\nHost: x\r\nContent-Length: {10**9}\r\n\r\n".encode())
             answer = connection.recv(2000).decode()
         assert answer.startswith("HTTP/1.1 413 ")
@@ -132,7 +132,7 @@ def test_a_claim_of_a_gigabyte_is_refused_before_it_is_sent(server: Running) -> 
 
 
 def test_the_schema_is_served_and_nothing_else_is(server: Running, tmp_path: Path) -> None:
-    connection = http.client.HTTPConnection(urlsplit(server.address).netloc, timeout=60)
+    connection = http.client.HTTPConnection(urlsplit(server.address).netloc, timeout=120)
 
     def get(path: str) -> tuple[int, bytes]:
         connection.request("GET", path)

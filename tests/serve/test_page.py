@@ -65,7 +65,8 @@ def test_a_visitor_drags_the_budget_and_takes_the_json_home(tab: Tab, server: Ru
     tokenizer = Tokenizer(0.5, splitter="single_pass", canvas=(192, 128))
     expected = load_detector(server.model)(frame, tokenizer=tokenizer)
     settled(tab, len(expected.tokens))
-    assert tab.evaluate("document.querySelector('#rank input[type=range]').disabled"), "two scales have no gate"
+    # Two scales have no gate.
+    tab.wait("document.querySelector('#rank input[type=range]').disabled")
     tab.wait("!document.querySelector('#coco-file').disabled")
     tab.click("#coco-file")
     rows = json.loads(tab.downloaded("frame.json"))
@@ -135,16 +136,15 @@ def test_the_page_asks_nobody_else(tab: Tab, server: Running) -> None:
     assert "http" not in policy
 
 
-def test_without_a_model_the_page_says_so(tmp_path: Path, frame: Path) -> None:
-    program = find_chromium()
-    assert program is not None
-    with served(errors=tmp_path / "errors.txt", shipped=False) as announced, browser(program) as tab:
+def test_without_a_model_the_page_says_so(tab: Tab, tmp_path: Path, frame: Path) -> None:
+    with served(errors=tmp_path / "errors.txt", shipped=False) as announced:
         assert announced["model"] is None
         tab.open(announced["address"])
         tab.wait("document.querySelector('#found .hint')")
         assert "could not be loaded" in tab.text("#found")
         shown(tab, frame)
         tab.wait(f"{KEPT} > 0")
+        tab.open("about:blank")
 
 
 def png_header(width: int, height: int, claims: int | None = None) -> bytes:
