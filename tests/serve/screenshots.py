@@ -1,4 +1,4 @@
-"""Take the pictures of the page that the guide shows: `python -m tests.serve.screenshots [MODEL]`, or `make screenshots`."""
+"""Take the picture of the page that the guide shows: `make screenshots`, or this module with another model's name."""
 
 import sys
 import tempfile

@@ -6,7 +6,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -128,7 +128,8 @@ def test_the_page_asks_nobody_else(tab: Tab, server: Running) -> None:
     assert len(tab.requested) > 20
     foreign = [url for url in tab.requested if not url.startswith((server.address, "data:", "blob:"))]
     assert foreign == []
-    with urlopen(server.address) as response:
+    request = Request(server.address, headers={"Accept": "text/html", "Accept-Encoding": "gzip, deflate, br"})
+    with urlopen(request) as response:
         page, policy = response.read().decode(), response.headers["Content-Security-Policy"]
     hosts = set(re.findall(r"(?:https?:)?//([\w.-]+\.[a-z]{2,}|[\d.]+:\d+)", page))
     assert hosts <= {server.address.removeprefix("http://")}

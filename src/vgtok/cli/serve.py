@@ -26,7 +26,9 @@ def serve(
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen at; 0 takes a free one.")] = 7860,
-    score_threshold: Annotated[float, typer.Option(help="Detections below this score are left out.")] = 0.3,
+    score_threshold: Annotated[
+        float, typer.Option(min=0, max=1, help="Detections below this score are left out.")
+    ] = 0.3,
     max_megabytes: Annotated[int, typer.Option(min=1, help="Largest upload.")] = 64,
     max_megapixels: Annotated[int, typer.Option(min=1, help="Largest frame, read from its header.")] = 100,
     queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; more are told to come back.")] = 32,

@@ -3,6 +3,7 @@
 The schema of every answer is that of the dataclasses in `vgtok.serve.answer`, served at /api/openapi.json.
 """
 
+import asyncio
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ from vgtok.serve.limits import Limits, RefusedError
 from vgtok.serve.turns import Turns
 
 DEFAULT_NAME = "frame"
+_SECONDS_TO_SEND = 60
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,14 @@ def api_router(service: Service, limits: Limits, tokenizing: Turns, detecting: T
         pictures: Pictures = False,
     ) -> Answer:
         """Tokens of the image file in the body."""
-        data, settings = await received(request, limits), Settings(budget, rank, scorer, splitter)
 
         def work() -> Answer:
+            settings = Settings(budget, rank, scorer, splitter)
             return _finished(service.tokenize(limits.read(data, name), name, settings), pictures)
 
-        return await tokenizing.run(work)
+        with tokenizing.place():
+            data = await received(request, limits)
+            return await tokenizing.run(work)
 
     @router.post("/detect", openapi_extra=_BODY)
     async def detect(
@@ -84,13 +88,14 @@ def api_router(service: Service, limits: Limits, tokenizing: Turns, detecting: T
         pictures: Pictures = False,
     ) -> Answer:
         """Tokens and detections of the image file in the body."""
-        data, settings = await received(request, limits), Settings(budget, rank, scorer, splitter)
 
         def work() -> Answer:
-            frame = limits.read(data, name)
-            return _finished(service.detect(frame, name, settings, score_threshold), pictures)
+            settings = Settings(budget, rank, scorer, splitter)
+            return _finished(service.detect(limits.read(data, name), name, settings, score_threshold), pictures)
 
-        return await detecting.run(work)
+        with detecting.place():
+            data = await received(request, limits)
+            return await detecting.run(work)
 
     return router
 
@@ -101,9 +106,14 @@ async def received(request: Request, limits: Limits) -> bytes:
     if kind.startswith("multipart/"):
         raise RefusedError(415, "body: send the image file itself as the body, not a form")
     data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        limits.check_bytes(len(data), "body")
+    try:
+        # Its sender holds a place; one that never ends would keep it from everybody.
+        async with asyncio.timeout(_SECONDS_TO_SEND):
+            async for chunk in request.stream():
+                data += chunk
+                limits.check_bytes(len(data), "body")
+    except TimeoutError:
+        raise RefusedError(400, f"body: it did not arrive within {_SECONDS_TO_SEND} s") from None
     return bytes(data)
 
 

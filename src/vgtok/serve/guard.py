@@ -20,6 +20,9 @@ POLICY = (
 
 _FOREIGN_META = re.compile(rb"<meta\b[^>]*https?://[^>]*>")
 _FOREIGN_EXAMPLE = re.compile(rb'"https://[^"]*/gradio-app/gradio/[^"]*"')
+_COMPRESSIBLE = ("/assets/", "/static/")
+"""Scripts and styles: the rest is short, or pictures, or a page."""
+
 _FORM_OVERHEAD = 10_000
 """Bytes a form adds to the one file in it."""
 
@@ -42,6 +45,10 @@ class Guard:
         except RefusedError as error:
             await failure(error.status, str(error))(scope, receive, send)
             return
+        if not scope["path"].startswith(_COMPRESSIBLE):
+            # A page that is compressed could not be looked through.
+            kept = [pair for pair in scope["headers"] if pair[0] != b"accept-encoding"]
+            scope = {**scope, "headers": kept}
         await self.app(scope, receive, _Cleaned(send))
 
 

@@ -49,7 +49,8 @@ class Listeners:
             return gradio.HTML(visible=False), caption, picture, figures, _download(picture)
 
         try:
-            return await self.tokenizing.run(work)
+            with self.tokenizing.place():
+                return await self.tokenizing.run(work)
         except VGTokError as error:
             notice = gradio.HTML(tiles.notice(str(error)), visible=True)
             return notice, tiles.caption("Tokens"), None, "", _download(None)
@@ -76,7 +77,8 @@ class Listeners:
             return caption, picture, figures, _download(picture), _download(_kept(rows, f"{frame.stem}.json"))
 
         try:
-            return await self.detecting.run(work)
+            with self.detecting.place():
+                return await self.detecting.run(work)
         except VGTokError as error:
             # What is wrong with the frame or the settings the other side says already.
             own = isinstance(error, RefusedError) and error.status >= 500

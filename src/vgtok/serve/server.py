@@ -6,7 +6,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from vgtok import __version__
@@ -81,14 +81,15 @@ def create_app(service: Service, limits: Limits, places: int) -> "ASGIApp":
 @contextmanager
 def _listener(host: str, port: int) -> Iterator[socket.socket]:
     """A bound socket, so that a taken port is one line and a free one is known before anything starts."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as listener:
+    with ExitStack() as opened:
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            listener = opened.enter_context(socket.socket(family, kind, protocol))
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
-            yield listener
-    except (OSError, OverflowError) as error:
-        raise InputError(f"serve: cannot listen at {host}, port {port} ({error}); try another --port") from None
+        except (OSError, OverflowError) as error:
+            raise InputError(f"serve: cannot listen at {host}, port {port} ({error}); try another --port") from None
+        yield listener
 
 
 @contextmanager
