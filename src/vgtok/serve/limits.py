@@ -44,9 +44,7 @@ class Limits:
     def check_bytes(self, count: int, name: str) -> None:
         """Refuse an upload that has, or says it has, more bytes than allowed."""
         if count > self.max_bytes:
-            raise RefusedError(
-                413, f"{name}: {count / 2**20:,.0f} MB is more than the {self.megabytes} MB allowed here"
-            )
+            raise RefusedError(413, f"{name}: larger than the {self.megabytes} MB allowed here")
 
     def read(self, data: bytes, name: str) -> NDArray[np.uint8]:
         """Decode an upload to (H, W, 3) uint8 RGB, upright."""

@@ -65,8 +65,6 @@ class Listeners:
         splitter: str,
     ) -> tuple[Any, ...]:
         """Caption, picture and tiles of the detections, the picture's file and the COCO json."""
-        if self.service.detector is None:
-            return _no_detections(tiles.hint(self.service.without))
         frame, settings = _Frame(path, rendered), _settings(per_cent, rank, scorer, splitter)
 
         def work() -> tuple[Any, ...]:
@@ -82,7 +80,8 @@ class Listeners:
         except VGTokError as error:
             # What is wrong with the frame or the settings the other side says already.
             own = isinstance(error, RefusedError) and error.status >= 500
-            return _no_detections(tiles.notice(str(error)) if own else "")
+            sentence = tiles.notice(str(error)) if own else ""
+            return tiles.caption("Detections"), None, sentence, _download(None), _download(None)
 
 
 @dataclass(frozen=True)
@@ -117,10 +116,6 @@ def _settings(per_cent: float | None, rank: float | None, scorer: str, splitter:
     """The controls as settings; a number that was wiped out to be typed anew counts as the default until it is."""
     budget = Settings.budget if per_cent is None else per_cent / 100
     return Settings(budget, Settings.rank if rank is None else rank, scorer, splitter)
-
-
-def _no_detections(sentence: str) -> tuple[Any, ...]:
-    return tiles.caption("Detections"), None, sentence, _download(None), _download(None)
 
 
 def _kept(data: bytes, name: str) -> str:

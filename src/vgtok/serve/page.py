@@ -55,7 +55,6 @@ def build_page(service: Service, limits: Limits, tokenizing: Turns, detecting: T
     page = gradio.Blocks(
         title="VGTok", analytics_enabled=False, fill_width=True, delete_cache=(_KEPT_SECONDS // 4, _KEPT_SECONDS)
     )
-    detects = service.detector is not None
     with page:
         gradio.HTML(tiles.heading(service.model))
         with gradio.Row():
@@ -81,29 +80,20 @@ def build_page(service: Service, limits: Limits, tokenizing: Turns, detecting: T
                         tokens_tiles = gradio.HTML(elem_id="tokens", padding=False)
                         tokens_file = gradio.DownloadButton("Download picture", size="sm", elem_id="tokens-file")
                     with gradio.Column(min_width=300):
-                        found_caption = gradio.HTML(tiles.caption("Detections"), padding=False, elem_id="found-caption")
-                        found_picture = _picture("Detections", visible=detects)
-                        found_tiles = gradio.HTML(elem_id="found", padding=False)
-                        with gradio.Row(visible=detects):
-                            found_file = gradio.DownloadButton("Download picture", size="sm", elem_id="found-file")
-                            coco_file = gradio.DownloadButton("Download COCO json", size="sm", elem_id="coco-file")
+                        found = _detections(service)
         controls: list[Any] = [frame, rendered, budget, rank, scorer, splitter]
-        triggers = [page.load, *(control.change for control in controls)]
         listen = partial(
-            gradio.on, triggers, inputs=controls, trigger_mode="always_last", api_visibility="private",
+            gradio.on,
+            [page.load, *(control.change for control in controls)],
+            inputs=controls,
+            trigger_mode="always_last",
             concurrency_limit=None,
-        )  # fmt: skip
-        listen(
-            listeners.tokens,
-            outputs=[notice, tokens_caption, tokens_picture, tokens_tiles, tokens_file],
-            show_progress="hidden",
+            api_visibility="private",
         )
-        listen(
-            listeners.detections,
-            outputs=[found_caption, found_picture, found_tiles, found_file, coco_file],
-            show_progress="minimal",
-            show_progress_on=[found_picture],
-        )
+        shown = [notice, tokens_caption, tokens_picture, tokens_tiles, tokens_file]
+        listen(listeners.tokens, outputs=shown, show_progress="hidden")
+        if found:
+            listen(listeners.detections, outputs=found, show_progress="minimal", show_progress_on=found[1])
         # A frame comes from one place at a time: choosing the one lets the other go. What is dropped moves on to a
         # place out of sight, so that the next one can be dropped.
         upload.upload(None, js="(file) => [file, null, null]", inputs=upload, outputs=[frame, upload, rendered])
@@ -114,15 +104,23 @@ def build_page(service: Service, limits: Limits, tokenizing: Turns, detecting: T
     return page
 
 
-def _picture(label: str, visible: bool = True) -> gradio.Image:
+def _detections(service: Service) -> list[Any]:
+    """The right side: caption, picture, tiles and two files to fetch; without a model one sentence and none of them."""
+    caption = gradio.HTML(tiles.caption("Detections"), padding=False, elem_id="found-caption")
+    if service.detector is None:
+        gradio.HTML(tiles.hint(service.without), padding=False, elem_id="found")
+        return []
+    picture = _picture("Detections")
+    figures = gradio.HTML(elem_id="found", padding=False)
+    with gradio.Row():
+        picture_file = gradio.DownloadButton("Download picture", size="sm", elem_id="found-file")
+        coco_file = gradio.DownloadButton("Download COCO json", size="sm", elem_id="coco-file")
+    return [caption, picture, figures, picture_file, coco_file]
+
+
+def _picture(label: str) -> gradio.Image:
     return gradio.Image(
-        label=label,
-        show_label=False,
-        interactive=False,
-        buttons=["fullscreen"],
-        visible=visible,
-        elem_classes="frame",
-        alt_text=label,
+        label=label, show_label=False, interactive=False, buttons=["fullscreen"], elem_classes="frame", alt_text=label
     )
 
 
