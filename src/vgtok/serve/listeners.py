@@ -23,6 +23,9 @@ from vgtok.serve.samples import sample
 from vgtok.serve.turns import Turns
 from vgtok.tokenize.canvas import DEFAULT_SIZE, CanvasSize
 
+LEAST_PER_CENT = {"quadtree": 7, "single_pass": 25}
+"""The budget slider's left end: what each splitter reaches, rounded up."""
+
 
 class Listeners:
     """One method per side of the page; `per_cent` is the budget slider's, the rest are names and values as shown."""
@@ -114,7 +117,8 @@ class _Frame:
 
 def _settings(per_cent: float | None, rank: float | None, scorer: str, splitter: str) -> Settings:
     """The controls as settings; a number that was wiped out to be typed anew counts as the default until it is."""
-    budget = Settings.budget if per_cent is None else per_cent / 100
+    # The slider follows the splitter, but an event may come in before it has.
+    budget = Settings.budget if per_cent is None else max(per_cent, LEAST_PER_CENT[splitter]) / 100
     return Settings(budget, Settings.rank if rank is None else rank, scorer, splitter)
 
 

@@ -14,13 +14,10 @@ from fastapi import FastAPI
 from vgtok.serve import tiles
 from vgtok.serve.answer import Service, Settings
 from vgtok.serve.limits import Limits
-from vgtok.serve.listeners import Listeners
+from vgtok.serve.listeners import LEAST_PER_CENT, Listeners
 from vgtok.serve.samples import SAMPLES
 from vgtok.serve.turns import Turns
 from vgtok.tokenize.scores import SCORES
-
-_LEAST_PER_CENT = {"quadtree": 7, "single_pass": 25}
-"""The budget slider's left end: what each splitter reaches, rounded up."""
 
 _KEPT_SECONDS = 3600
 """How long uploads and pictures of a visitor stay on disk."""
@@ -62,14 +59,14 @@ def build_page(service: Service, limits: Limits, tokenizing: Turns, detecting: T
                 frame = gradio.File(visible="hidden", elem_id="frame")
                 upload = gradio.File(label="Your frame", height=128, elem_id="upload")
                 rendered = gradio.Radio(list(SAMPLES), value=SAMPLES[0], label="or take a rendered one")
-                least = _LEAST_PER_CENT[Settings.splitter]
+                least = LEAST_PER_CENT[Settings.splitter]
                 budget = gradio.Slider(
                     least, 100, 100 * Settings.budget, step=1, label="Token budget, %", buttons=[], elem_id="budget"
                 )
                 rank = gradio.Slider(0, 0.95, Settings.rank, step=0.05, label="Gate rank", buttons=[], elem_id="rank")
                 scorer = gradio.Dropdown(list(SCORES), value=Settings.scorer, label="Scorer", elem_id="scorer")
                 splitter = gradio.Radio(
-                    list(_LEAST_PER_CENT), value=Settings.splitter, label="Splitter", elem_id="splitter"
+                    list(LEAST_PER_CENT), value=Settings.splitter, label="Splitter", elem_id="splitter"
                 )
             with gradio.Column(scale=1, min_width=600):
                 notice = gradio.HTML(visible=False, elem_id="notice", padding=False)
@@ -124,8 +121,8 @@ def _picture(label: str) -> gradio.Image:
     )
 
 
-def _fitted(splitter: str, per_cent: float) -> tuple[Any, Any]:
+def _fitted(splitter: str, per_cent: float | None) -> tuple[Any, Any]:
     """The sliders as far as a splitter has use for them."""
-    least = _LEAST_PER_CENT[splitter]
-    budget = gradio.Slider(minimum=least, value=max(least, per_cent))
+    least = LEAST_PER_CENT[splitter]
+    budget = gradio.Slider(minimum=least, value=max(least, per_cent or least))
     return budget, gradio.Slider(interactive=splitter == "quadtree")
