@@ -27,7 +27,7 @@ def test_a_model_that_was_named_must_be_there(
         serve.serve("vgtok-tiny")
     service = serve._service(None, 0.3)
     assert service.detector is None
-    assert service.without.startswith("vgtok-tiny could not be loaded (it is not part of this installation)")
+    assert service.without.startswith("the model vgtok-tiny could not be loaded (it is not part of this installation)")
 
 
 def test_a_taken_port_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def tab(server: Running) -> Iterator[Tab]:
         yield tab
 
 
-KEPT = "+document.querySelector('#tokens dd')?.firstChild.textContent"
+KEPT = "+document.querySelector('#tokens dd')?.firstChild.textContent.replaceAll(',', '')"
 
 
 def upload(tab: Tab, path: Path) -> None:

@@ -69,6 +69,6 @@ def _service(model: str | None, score_threshold: float) -> "Service":
             raise
         missing = "torch is not installed" if isinstance(error, ImportError) else "it is not part of this installation"
         return Service(
-            without=f"{_DEFAULT_MODEL} could not be loaded ({missing}), so there are tokens but no detections; "
-            "start it as 'vgtok serve MODEL' with a model of your own"
+            without=f"the model {_DEFAULT_MODEL} could not be loaded ({missing}), so there are tokens but no "
+            "detections; start it as 'vgtok serve MODEL' with a model of your own"
         )

@@ -4,6 +4,8 @@ Every event carries everything it needs; nothing is kept from one to the next or
 """
 
 import json
+import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,7 @@ class Listeners:
         frame, settings = _Frame(path, rendered), _settings(per_cent, rank, scorer, splitter)
 
         def work() -> tuple[Any, ...]:
+            _sweep()
             reading = self.service.tokenize(frame.pixels(self.limits, self.service.canvas), frame.name, settings)
             picture = _kept(reading.tokens_picture(), f"{frame.stem}.tokens.jpg")
             caption, figures = tiles.tokens_caption(reading.answer), tiles.tokens(reading.answer)
@@ -120,6 +123,15 @@ def _settings(per_cent: float | None, rank: float | None, scorer: str, splitter:
     # The slider follows the splitter, but an event may come in before it has.
     budget = Settings.budget if per_cent is None else max(per_cent, LEAST_PER_CENT[splitter]) / 100
     return Settings(budget, Settings.rank if rank is None else rank, scorer, splitter)
+
+
+def _sweep() -> None:
+    """Delete the empty files the framework leaves at every event; those a minute old are no upload that just began."""
+    for path in Path(get_upload_folder()).glob("tmp*"):
+        with suppress(OSError):
+            status = path.stat()
+            if status.st_size == 0 and time.time() - status.st_mtime > 60:
+                path.unlink()
 
 
 def _kept(data: bytes, name: str) -> str:
