@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test docs clean
+.PHONY: demo test docs screenshots clean
 
 demo: .venv/installed
 	.venv/bin/vgtok sample demo/frame.png --seed 7
@@ -17,6 +17,10 @@ test: .venv/installed-dev
 # The theme greets every build with a note on another product; the variable silences it.
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
+
+# The page as the guide shows it; needs chromium.
+screenshots: .venv/installed-dev
+	.venv/bin/python -m tests.serve.screenshots
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from vgtok import __version__
-from vgtok.cli import bench, calibrate, convert, detect, evaluate, export, models, sample, study, tokenize, train
+from vgtok.cli import bench, calibrate, convert, detect, evaluate, export, models, sample, serve, study, tokenize, train
 from vgtok.errors import VGTokError, explained
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
@@ -22,6 +22,7 @@ app.add_typer(export.app, name="export")
 app.add_typer(bench.app, name="bench")
 app.command("study")(study.study)
 app.command("sample")(sample.sample)
+app.command("serve")(serve.serve)
 
 
 @app.callback(invoke_without_command=True)

@@ -84,7 +84,7 @@ class Result:
         count from 1.
         """
         if category_ids is None:
-            category_ids = COCO_IDS if self.class_names == COCO else range(1, len(self.class_names) + 1)
+            category_ids = default_category_ids(self.class_names)
         return [
             {
                 "image_id": image_id,
@@ -124,6 +124,11 @@ class Result:
             class_id=self.labels,
             data={"class_name": np.array(self.names, dtype=str)},
         )
+
+
+def default_category_ids(class_names: tuple[str, ...]) -> Sequence[int]:
+    """The number of each class in COCO files: COCO's own where they are its classes, else from 1 in label order."""
+    return COCO_IDS if class_names == COCO else range(1, len(class_names) + 1)
 
 
 def picture_bytes(picture: "Image.Image", path: Path) -> bytes:

@@ -24,6 +24,8 @@ MAX_PIXELS = 2**30
 ImageLike = Any
 """str | Path | bytes | PIL.Image | (H, W[, C]) array | (C, H, W) torch tensor."""
 
+_UNREADABLE = "{}: not an image in a format that can be read (JPEG, PNG, TIFF, WebP, ...)"
+
 _pillow_limit = threading.Lock()
 
 
@@ -48,6 +50,17 @@ def read_image(image: ImageLike, value_range: tuple[float, float] | None = None)
     )
 
 
+def header_size(data: bytes, formats: tuple[str, ...]) -> tuple[int, int]:
+    """Width and height an image file of one of Pillow's `formats` announces; nothing is decoded."""
+    try:
+        with _large_frames_allowed(), Image.open(BytesIO(data), formats=formats) as picture:
+            return picture.size
+    except UnidentifiedImageError:
+        raise InputError(_UNREADABLE.format("image bytes")) from None
+    except (OSError, SyntaxError, EOFError, ValueError) as error:
+        raise InputError(f"image bytes: the image is damaged or cut short ({error})") from None
+
+
 def _read_file(path: Path, value_range: tuple[float, float] | None) -> NDArray[np.uint8]:
     try:
         data = path.read_bytes()
@@ -70,7 +83,7 @@ def _decode(data: bytes, name: str, value_range: tuple[float, float] | None) -> 
             picture.load()
             return _from_pillow(picture, name, value_range)
     except UnidentifiedImageError:
-        raise InputError(f"{name}: not an image in a format that can be read (JPEG, PNG, TIFF, WebP, ...)") from None
+        raise InputError(_UNREADABLE.format(name)) from None
     except (OSError, SyntaxError, EOFError, MemoryError) as error:
         raise InputError(f"{name}: the image is damaged or cut short ({error})") from None
 

@@ -1,0 +1,151 @@
+"""The HTTP endpoint: an image file as the body of a POST in, JSON out; errors are JSON with one sentence.
+
+The schema of every answer is that of the dataclasses in `vgtok.serve.answer`, served at /api/openapi.json.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+
+from vgtok.errors import InputError
+from vgtok.serve.answer import Answer, Reading, Service, Settings
+from vgtok.serve.limits import Limits, RefusedError
+from vgtok.serve.turns import Turns
+
+DEFAULT_NAME = "frame"
+_SECONDS_TO_SEND = 60
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why there is no answer, in one sentence."""
+
+    error: str
+
+
+Budget = Annotated[float, Query(description="Share of the dense grid to keep, exactly; 1 is dense.")]
+Rank = Annotated[float, Query(description="Share of busy nodes the gate stops, from 0 (no gate) to below 1.")]
+Scorer = Annotated[str, Query(description="Score, e.g. tophat, fused, compact, lambda_min, entropy.")]
+Splitter = Annotated[str, Query(description="quadtree (16, 32, 64 px) or single_pass (16, 32 px).")]
+Name = Annotated[str, Query(max_length=200, description="What the frame is called in the answer: its image_id.")]
+Pictures = Annotated[bool, Query(description="Put the pictures into the answer, base64 JPEG.")]
+Threshold = Annotated[
+    float | None, Query(ge=0, le=1, description="Detections below this score are left out; the server's own if absent.")
+]
+
+_FAILURES: dict[int | str, dict[str, Any]] = {
+    400: {"model": Failure, "description": "A parameter or a damaged image."},
+    413: {"model": Failure, "description": "More bytes or pixels than allowed."},
+    415: {"model": Failure, "description": "The body is no image file."},
+    500: {"model": Failure, "description": "The model failed on this frame."},
+    503: {"model": Failure, "description": "Busy, or no model is loaded."},
+}
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+def api_router(service: Service, limits: Limits, tokenizing: Turns, detecting: Turns) -> APIRouter:
+    """The routes under /api."""
+    router = APIRouter(prefix="/api", responses=_FAILURES)
+
+    @router.post("/tokenize", openapi_extra=_BODY)
+    async def tokenize(
+        request: Request,
+        budget: Budget = Settings.budget,
+        rank: Rank = Settings.rank,
+        scorer: Scorer = Settings.scorer,
+        splitter: Splitter = Settings.splitter,
+        name: Name = DEFAULT_NAME,
+        pictures: Pictures = False,
+    ) -> Answer:
+        """Tokens of the image file in the body."""
+
+        def work() -> Answer:
+            settings = Settings(budget, rank, scorer, splitter)
+            return _finished(service.tokenize(limits.read(data, name), name, settings), pictures)
+
+        with tokenizing.place():
+            data = await received(request, limits)
+            return await tokenizing.run(work)
+
+    @router.post("/detect", openapi_extra=_BODY)
+    async def detect(
+        request: Request,
+        budget: Budget = Settings.budget,
+        rank: Rank = Settings.rank,
+        scorer: Scorer = Settings.scorer,
+        splitter: Splitter = Settings.splitter,
+        score_threshold: Threshold = None,
+        name: Name = DEFAULT_NAME,
+        pictures: Pictures = False,
+    ) -> Answer:
+        """Tokens and detections of the image file in the body."""
+
+        def work() -> Answer:
+            settings = Settings(budget, rank, scorer, splitter)
+            return _finished(service.detect(limits.read(data, name), name, settings, score_threshold), pictures)
+
+        with detecting.place():
+            data = await received(request, limits)
+            return await detecting.run(work)
+
+    return router
+
+
+async def received(request: Request, limits: Limits) -> bytes:
+    """The body, read no further than allowed."""
+    kind = request.headers.get("content-type", "")
+    if kind.startswith("multipart/"):
+        raise RefusedError(415, "body: send the image file itself as the body, not a form")
+    data = bytearray()
+    try:
+        # Its sender holds a place; one that never ends would keep it from everybody.
+        async with asyncio.timeout(_SECONDS_TO_SEND):
+            async for chunk in request.stream():
+                data += chunk
+                limits.check_bytes(len(data), "body")
+    except TimeoutError:
+        raise RefusedError(400, f"body: it did not arrive within {_SECONDS_TO_SEND} s") from None
+    return bytes(data)
+
+
+def _finished(reading: Reading, pictures: bool) -> Answer:
+    return reading.with_pictures() if pictures else reading.answer
+
+
+def answer_errors(app: FastAPI) -> None:
+    """Turn everything a request can be refused for into a status and one sentence."""
+
+    async def refused(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RefusedError)
+        return failure(error.status, str(error))
+
+    async def unusable(_: Request, error: Exception) -> JSONResponse:
+        return failure(400, str(error))
+
+    async def mistyped(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        return failure(400, f"{first['loc'][-1]}: {first['msg'][0].lower()}{first['msg'][1:]}")
+
+    async def broken(_: Request, __: Exception) -> JSONResponse:
+        return failure(500, "server: it failed on this request; its own log says why")
+
+    app.add_exception_handler(Exception, broken)
+    app.add_exception_handler(RefusedError, refused)
+    app.add_exception_handler(InputError, unusable)
+    app.add_exception_handler(RequestValidationError, mistyped)
+
+
+def failure(status: int, sentence: str) -> JSONResponse:
+    """An error as every client gets it."""
+    headers = {"Retry-After": "2"} if status == 503 else None
+    return JSONResponse({"error": sentence}, status, headers)

@@ -1,0 +1,78 @@
+"""A server as a user starts one, with a model small enough for a test."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.detect.small_models import small_detector
+from vgtok.detect.saving import save_detector
+
+
+@dataclass(frozen=True)
+class Running:
+    """Where a server answers, the model it has, and a folder of frames to send."""
+
+    address: str
+    model: Path
+
+
+@contextmanager
+def served(*arguments: object, errors: Path, shipped: bool = True) -> Iterator[dict[str, Any]]:
+    """Run `vgtok serve`, if need be as if the package had no models; gives what it announced.
+
+    What it prints as errors must be nothing.
+    """
+    without = "" if shipped else "from vgtok.detect import hub; hub.shipped_models = dict; "
+    command = [sys.executable, "-c", f"{without}from vgtok.cli.main import run; run()", "serve"]
+    # One thread: what these models compute only loses by more.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with errors.open("w") as log:
+        process = subprocess.Popen(
+            [*command, *map(str, arguments), "--port", "0", "--json"],
+            stdout=subprocess.PIPE, stderr=log, text=True, env=environment,
+        )  # fmt: skip
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line, errors.read_text()
+            yield json.loads(line)
+        finally:
+            process.terminate()
+            assert process.wait(timeout=120) == 130
+            process.stdout.close()
+    assert errors.read_text() == ""
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("serve")
+    save_detector(small_detector(), folder / "small")
+    limits = ("--max-megabytes", 2, "--max-megapixels", 4, "--score-threshold", 0)
+    with served(folder / "small", *limits, errors=folder / "errors.txt") as announced:
+        assert announced["model"] == "small"
+        yield Running(announced["address"], folder / "small")
+
+
+def picture(seed: int, width: int = 192, height: int = 128) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Noise in its right half only, so that there is something to read coarsely."""
+    pixels = np.full((height, width, 3), 90, dtype=np.uint8)
+    noise = np.random.default_rng(seed).integers(0, 256, (height, width - width // 2, 3), dtype=np.uint8)
+    pixels[:, width // 2 :] = noise
+    return pixels
+
+
+@pytest.fixture
+def frame(tmp_path: Path) -> Path:
+    path = tmp_path / "frame.png"
+    Image.fromarray(picture(0)).save(path)
+    return path
