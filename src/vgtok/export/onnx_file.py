@@ -74,8 +74,8 @@ def export_onnx(
     )
     arrays = graph_inputs(canvas, partition, config, buckets)
     proto = _traced(DetectorGraph(model, canvas.extent, buckets).eval(), arrays, canvas.extent if dynamic else None)
-    # Between encoder and head is no output, but a name by which the two can be told apart.
-    del proto.graph.output[len(OUTPUTS) :]
+    # The map between encoder and head is no output, but keeps its name, by which the two can be cut apart.
+    proto.graph.value_info.append(proto.graph.output.pop())
     for key, value in description.to_properties().items():
         proto.metadata_props.add(key=key, value=value)
     if proto.ByteSize() > _LARGEST_FILE:
