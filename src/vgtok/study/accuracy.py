@@ -7,6 +7,7 @@ Budgets are exact: every image of one size gets the same count under every token
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeVar, cast
 from zlib import crc32
 
@@ -80,13 +81,10 @@ class Measured:
             return None, None, None
         return own - its, *interval(self.samples[metric] - other.samples[metric])
 
-    def versus(self, name: str, other: "Measured", metrics: tuple[str, ...] = ("AP",)) -> dict[str, Any]:
-        """Columns of a row: the other cell's name and the differences to it."""
-        columns: dict[str, Any] = {"versus": name}
-        for metric in metrics:
-            difference, low, high = self.minus(other, metric)
-            columns |= {f"{metric}_difference": difference, f"{metric}_low": low, f"{metric}_high": high}
-        return columns
+    def versus(self, name: str, other: "Measured", metric: str = "AP") -> dict[str, Any]:
+        """Columns of a row: the other cell's name, the difference of a metric to it and its interval."""
+        difference, low, high = self.minus(other, metric)
+        return {"versus": name, "difference": difference, "low": low, "high": high}
 
 
 @dataclass(frozen=True)
@@ -97,6 +95,11 @@ class Trial:
     model: str
     detector: Detector
     dataset: AnnotatedDataset
+
+    @property
+    def title(self) -> str:
+        """What the model is called in results: a folder or file by its own name, without the way to it."""
+        return Path(self.model).name if Path(self.model).exists() else self.model
 
     @cached_property
     def protocol(self) -> Protocol:
@@ -168,7 +171,7 @@ class Trial:
         total = len(self.inputs.annotated.images)
         canvas = self.canvas if isinstance(self.canvas, str) else "x".join(map(str, self.canvas))
         return [
-            f"measured: {self.model}, {parameters:.1f}M parameters, {self.inputs.head} head, canvas {canvas}, "
+            f"measured: {self.title}, {parameters:.1f}M parameters, {self.inputs.head} head, canvas {canvas}, "
             f"{_frames(len(self.dataset.images), total)}, protocol {self.protocol.name}, "
             f"at most {self.protocol.max_detections} detections",
             "the paper's figures are of another model and training (Co-DETR with EVA-02 ViT-L): compare orderings and "
@@ -181,7 +184,7 @@ class Trial:
     def also(self) -> dict[str, Any]:
         """Fields of the JSON: which model and which frames."""
         return {
-            "model": self.model,
+            "model": self.title,
             "head": self.inputs.head,
             "images": len(self.dataset.images),
             "frames": [path.name for path in self.dataset.images],
@@ -207,8 +210,8 @@ def share_of(one: Measured, other: Measured, metric: str = "AP") -> str:
     own, its = one[metric], other[metric]
     if own is None or not its:
         return f"no {metric} to compare"
-    ratio = np.divide(one.samples[metric], other.samples[metric], where=other.samples[metric] > 0)
-    low, high = interval(ratio[other.samples[metric] > 0])
+    some = other.samples[metric] > 0
+    low, high = interval(one.samples[metric][some] / other.samples[metric][some])
     return f"{own / its:.1%} of it ({low:.1%} to {high:.1%})"
 
 

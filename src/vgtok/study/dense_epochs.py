@@ -34,7 +34,8 @@ def run(inputs: Inputs) -> Result:
     trial: Trial | None = None
     for name in names:
         trial = open_trial(inputs, name)
-        measured.append((name, trial.measure({DENSE: trial.tokenizer(DENSE)}, f"dense, {Path(name).name}")[DENSE]))
+        cell = trial.measure({DENSE: trial.tokenizer(DENSE)}, f"dense, {trial.title}")[DENSE]
+        measured.append((trial.title, cell))
     assert trial is not None
     small = trial.small
     best = max(measured, key=lambda entry: entry[1]["AP"] or 0.0)
@@ -45,7 +46,7 @@ def run(inputs: Inputs) -> Result:
             "AP": cell["AP"],
             "AP50": cell["AP50"],
             small: cell[small],
-            **cell.versus(Path(best[0]).name, best[1]),
+            **cell.versus(*best),
             "ms": cell.ms,
         }
         for name, cell in measured
@@ -53,11 +54,11 @@ def run(inputs: Inputs) -> Result:
     first = rows[0]
     notes = [
         *trial.notes(),
-        f"the best of {len(rows)} is {Path(best[0]).name}; from the first to the last AP moves by "
+        f"the best of {len(rows)} is {best[0]}; from the first to the last AP moves by "
         f"{signed((rows[-1]['AP'] or 0.0) - (first['AP'] or 0.0))}",
     ]
     paper: list[Row] = [{"quantity": quantity, "paper": value} for quantity, value in _PAPER]
-    also = trial.also() | {"model": names}
+    also = trial.also() | {"model": [name for name, _ in measured]}
     return Result(rows, notes, paper, plot=lambda figure: _plot(figure, rows, small), also=also)
 
 
@@ -92,6 +93,8 @@ def _plot(figure: "Figure", rows: list[Row], small: str) -> None:
         axes.plot(along, values, "o-", color=colour, label=metric)
         best = max(range(len(rows)), key=lambda number: values[number] or 0.0)
         axes.plot(along[best], values[best], "o", color=colour, markersize=11, fillstyle="none")
+    if len(along) <= 12:
+        axes.set_xticks(along)
     axes.set(xlabel="checkpoint", ylabel="points, all tokens", ylim=(0, None))
     axes.legend()
 

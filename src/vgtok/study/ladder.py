@@ -52,7 +52,17 @@ def run(inputs: Inputs) -> Result:
     cells = trial.measure(ladder(trial), "ladder")
     rows = [_row(trial, point, cells) for point in cells]
     notes = [*trial.notes(), *_orderings(trial, cells)]
-    return Result(rows, notes, plot=lambda figure: _plot(figure, rows, trial.small), also=trial.also())
+    small = {
+        "small_band": [
+            {
+                "tokenizer": point[0],
+                "at": point[1],
+                **cell.versus(_control(point)[0], cells[_control(point)], trial.small),
+            }
+            for point, cell in cells.items()
+        ]
+    }
+    return Result(rows, notes, plot=lambda figure: _plot(figure, rows, trial.small), also=trial.also() | small)
 
 
 def _row(trial: Trial, point: Point, cells: dict[Point, Measured]) -> Row:
@@ -71,7 +81,7 @@ def _row(trial: Trial, point: Point, cells: dict[Point, Measured]) -> Row:
         "AP50": cell["AP50"],
         f"paper_{small}": printed.get(small),
         small: cell[small],
-        **cell.versus(control[0], cells[control], ("AP", small)),
+        **cell.versus(control[0], cells[control]),
         "ms": cell.ms,
     }
 
@@ -98,6 +108,8 @@ def _orderings(trial: Trial, cells: dict[Point, Measured]) -> Iterator[str]:
         one, other = cells[TOP_HAT, budget], cells[SINGLE_PASS, float(rung)]
         claim = ", +7.90 in the paper" if budget == 0.40 else ""
         yield f"Top-hat over Single-pass at {budget:.0%}{claim}: AP {verdict(*one.minus(other, 'AP'))}"
+    gain = cells[GATED, 0.40].minus(cells[TOP_HAT, 0.40], small)
+    yield f"gate effect at 40% on {small}, +1.15 APS in the paper: {verdict(*gain)}"
     effects = [cells[GATED, budget].minus(cells[TOP_HAT, budget], "AP") for budget in BUDGETS]
     printed = ", ".join(signed(ZERO_SHOT_EFFECT[budget]["AP"]) for budget in BUDGETS)
     measured = ", ".join(signed(effect[0]) for effect in effects)

@@ -37,7 +37,7 @@ def run(inputs: Inputs) -> Result:
         *trial.notes(),
         *_crossings(trial, rows),
         "trained: finetuned at each budget, means of three seeds; zero-shot: the paper's dense checkpoint; measured: "
-        f"one checkpoint, {trial.model}, at every budget",
+        f"one checkpoint, {trial.title}, at every budget",
     ]
     return Result(rows, notes, plot=lambda figure: _plot(figure, rows), also=trial.also())
 
@@ -70,7 +70,7 @@ def _crossings(trial: Trial, rows: list[Row]) -> list[str]:
             own = [row for row in rows if row["kind"] == "measured" and row["name"] in (GATED, DENSE)]
             above = [row["retained"] for row in own if (row[metric] or 0.0) >= value]
             reach = f"passed from {min(above):.0%} of tokens" if above else "not reached"
-            notes.append(f"{trial.model} and {name}'s {value} {metric}: {reach}; the paper's model passes it from 40%")
+            notes.append(f"{trial.title} and {name}'s {value} {metric}: {reach}; the paper's model passes it from 40%")
     return notes
 
 
@@ -90,9 +90,10 @@ def _plot(figure: "Figure", rows: list[Row]) -> None:
                 panels[0, column].plot(along, values, style, label=f"{name}, {kind}", **looks)
                 if dense[metric]:
                     panels[1, column].plot(along, [value / dense[metric] for value in values], style, **looks)
-        for row in (row for row in rows if row["kind"] == "published" and row[metric] is not None):
+        bars = [row for row in rows if row["kind"] == "published" and row[metric] is not None]
+        for row, side in zip(bars, ("bottom", "top"), strict=False):
             panels[0, column].axhline(row[metric], color="0.35", linestyle=":", linewidth=1)
-            panels[0, column].annotate(row["name"], (0.2, row[metric]), fontsize=6, va="bottom")
+            panels[0, column].annotate(row["name"], (0.2, row[metric]), fontsize=6, va=side)
         panels[0, column].set(ylabel=metric, ylim=(0, None))
         panels[1, column].set(xlabel="share of the dense grid", ylabel=f"share of own dense {metric}", ylim=(0, 1.05))
     handles, labels = panels[0, 0].get_legend_handles_labels()

@@ -70,7 +70,7 @@ def run(inputs: Inputs) -> Result:
     encoder = trial.detector.model.config.encoder
     rows = _table_rows(table, small)
     for budget, cell in cells.items():
-        name = f"{trial.model}, {budget:.3g} of tokens"
+        name = f"{trial.title}, {100 * budget:g}%"
         rows.append(
             _row("measured", (name, encoder, canvas, cell["AP"] or 0.0, cell["AP50"] or 0.0, cell[small]), small)
         )

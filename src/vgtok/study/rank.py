@@ -68,8 +68,8 @@ def _plot(figure: "Figure", rows: list[Row]) -> None:
     panels: Any = figure.subplots(1, len(BUDGETS))
     for axes, colour, budget in zip(panels, PALETTE, BUDGETS, strict=False):
         own = [row for row in rows if row["budget"] == budget]
-        ranks, differences = [row["rank"] for row in own], [row["AP_difference"] for row in own]
-        spread = [[d - row["AP_low"], row["AP_high"] - d] for d, row in zip(differences, own, strict=True)]
+        ranks, differences = [row["rank"] for row in own], [row["difference"] for row in own]
+        spread = [[d - row["low"], row["high"] - d] for d, row in zip(differences, own, strict=True)]
         # An interval from few images need not hold the point itself.
         errors = [[max(side, 0.0) for side in sides] for sides in zip(*spread, strict=True)]
         axes.errorbar(ranks, differences, errors, fmt="o-", color=colour, capsize=3, label="measured")

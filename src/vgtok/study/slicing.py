@@ -133,7 +133,7 @@ def _row(trial: Trial, name: str, cell: Measured, dense: tuple[str, Measured], s
         "AP": cell["AP"],
         "AP50": cell["AP50"],
         trial.small: cell[trial.small],
-        **cell.versus(*dense, ("AP", trial.small)),
+        **cell.versus(*dense),
         "ms": cell.ms,
         "of_dense_ms": cell.ms / dense[1].ms,
         "duplicates": duplicates,
