@@ -5,8 +5,9 @@ PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check -c con
 .PHONY: demo test docs screenshots clean
 
 demo: .venv/installed
-	.venv/bin/vgtok sample demo/frame.png --seed 7
-	.venv/bin/vgtok tokenize demo/frame.png --budget 0.40 --out demo
+	.venv/bin/vgtok sample demo/frame.png --seed 1 --truth demo/truth.json
+	.venv/bin/vgtok detect demo/frame.png --budget 0.40 --write picture --write tokens --write coco --out demo
+	.venv/bin/vgtok evaluate --data coco:demo/truth.json:demo --predictions demo/detections.json --score-threshold 0.3
 
 test: .venv/installed-dev
 	.venv/bin/ruff format --check src tests docs
@@ -26,7 +27,7 @@ screenshots: .venv/installed-dev
 	$(PYTHON) -m venv .venv
 
 .venv/installed: .venv/bin/python pyproject.toml constraints.txt
-	$(PIP) -e .
+	$(PIP) -e '.[detect,evaluate]'
 	touch $@
 
 .venv/installed-dev: .venv/bin/python pyproject.toml constraints.txt
