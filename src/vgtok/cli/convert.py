@@ -17,6 +17,7 @@ from vgtok.cli import options
 from vgtok.data import convert as conversion
 from vgtok.data.dataset import open_annotated
 from vgtok.errors import InputError
+from vgtok.files import write_text
 
 
 class _AnnotationsByDefault(TyperGroup):
@@ -66,22 +67,39 @@ def run(
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
     table: Annotated[str | None, typer.Option(help="Retention table to carry along: a shipped name or a file.")] = None,
     licence: Annotated[str, typer.Option(help="What the model may be used for.")] = "",
+    evaluation: Annotated[
+        list[Path] | None, typer.Option(help="What `vgtok evaluate --json` printed, for the card; repeatable.")
+    ] = None,
     inference: Annotated[bool, typer.Option("--inference", help="Leave out the heads that only train.")] = False,
     half: Annotated[bool, typer.Option("--half", help="Store fp16.")] = False,
     json_: options.Json = False,
 ) -> None:
-    """Turn the averaged weights of a training run into a model folder."""
+    """Turn the averaged weights of a training run into a model folder with its card and the losses of the run."""
     from vgtok.calibrate.tables import load_table
-    from vgtok.detect.saving import save_detector
-    from vgtok.train.outcome import detector_of
+    from vgtok.detect.card import model_card
+    from vgtok.detect.saving import CARD_FILE, read_config, save_detector
+    from vgtok.train.outcome import HISTORY_FILE, detector_of, training_history, training_section
 
-    detector = detector_of(source, None if table is None else load_table(table), licence)
+    rows = [_measured(path) for path in evaluation or ()]
+    detector = detector_of(source, None if table is None else load_table(table), licence, rows)
     weights = save_detector(detector, out, auxiliary=() if inference else None, half=half)
+    write_text(out / CARD_FILE, f"{model_card(read_config(out), out.name)}\n{training_section(source)}")
+    write_text(out / HISTORY_FILE, training_history(source))
     megabytes = weights.stat().st_size / 1e6
     if json_:
         print(json.dumps({"model": str(out), "weights_mb": megabytes, "classes": list(detector.names)}))
     else:
         print(f"{out}: {megabytes:.1f} MB, {len(detector.names)} classes; open it as vgtok.load({str(out)!r})")
+
+
+def _measured(path: Path) -> dict[str, Any]:
+    """The row of a model card one evaluation makes."""
+    try:
+        document = json.loads(path.read_text())
+        columns = ("protocol", "images", "head", "budget", "AP", "AP50", "AP75", "APS", "APM", "APL")
+        return {name: document[name] for name in columns if document.get(name) is not None}
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{path}: not what vgtok evaluate --json prints ({error})") from None
 
 
 @app.command("co-detr")

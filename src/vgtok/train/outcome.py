@@ -1,7 +1,11 @@
-"""What a run is for: its averaged weights as a detector."""
+"""What a run is for: its averaged weights as a detector, and how it came about for whoever uses it."""
 
+import csv
+import io
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from safetensors.torch import load_file
 
@@ -10,18 +14,79 @@ from vgtok.detect.detector import Detector
 from vgtok.detect.saving import filled
 from vgtok.errors import InputError
 from vgtok.tokenize.retention import RetentionTable
+from vgtok.train.journal import read_metrics
 from vgtok.train.state import MODEL_FILE, RECIPE_FILE, checkpoints
 
+HISTORY_FILE = "training.csv"
+_HISTORY_ROWS = 40
 
-def detector_of(source: Path, table: RetentionTable | None = None, licence: str = "") -> Detector:
+
+def detector_of(
+    source: Path,
+    table: RetentionTable | None = None,
+    licence: str = "",
+    evaluations: Sequence[Mapping[str, Any]] = (),
+) -> Detector:
     """The detector of a run's last checkpoint, or of the checkpoint named."""
-    found = checkpoints(source)
-    run, checkpoint = (source, found[-1]) if found else (source.parent, source)
+    run, checkpoint = _places(source)
     try:
         config = DetectorConfig.from_dict(json.loads((run / MODEL_FILE).read_text()))
-        canvas = tuple(json.loads((run / RECIPE_FILE).read_text())["canvas"])
+        canvas = _recipe(run)["canvas"]
         weights = load_file(checkpoint / "average.safetensors")
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{source}: neither a training run with a checkpoint nor one of them ({error})") from None
     model = filled(config, weights, str(checkpoint))
-    return Detector(model, canvas=(int(canvas[0]), int(canvas[1])), table=table, licence=licence)
+    sides = int(canvas[0]), int(canvas[1])
+    return Detector(model, canvas=sides, table=table, licence=licence, evaluations=evaluations)
+
+
+def training_section(source: Path) -> str:
+    """How the model of a run was trained, as a section of its card; where the data lay is nobody's business."""
+    run, checkpoint = _places(source)
+    recipe, step = _recipe(run), int(checkpoint.name.removeprefix("step-"))
+    steps = [entry for entry in read_metrics(run) if "loss" in entry and entry["step"] <= step]
+    hours = steps[-1]["seconds"] / 3600 if steps else 0.0
+    start = recipe["encoder_weights"] or recipe["start"] or "random weights"
+    rows = {
+        "recipe": recipe["name"],
+        "data": str(recipe["data"]).partition(":")[0],
+        "rendered share": f"{recipe['synthetic']:.0%}",
+        "start": Path(str(start)).name,
+        "lessons": f"{step * recipe['batch']:,}, {_size(recipe)}, {step:,} steps",
+        "hours": f"{hours:.2f}",
+        "budgets": ", ".join(f"{budget:.0%}" for budget in recipe["budgets"]),
+        "rate": f"{recipe['rate']:g}, layer decay {recipe['layer_decay']:g}, weight decay {recipe['weight_decay']:g}",
+    }
+    lines = ["| property | value |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows.items())]
+    return "\n".join(["## How it was trained", "", *lines, "", f"Losses over the run are in `{HISTORY_FILE}`.", ""])
+
+
+def training_history(run: Path) -> str:
+    """The losses of a run as CSV: means over forty stretches of equal length."""
+    entries = [entry for entry in read_metrics(_places(run)[0]) if "loss" in entry]
+    columns = [name for name in entries[-1] if name not in ("step", "lessons", "seconds")] if entries else []
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["step", "lessons", "seconds", *columns])
+    length = max(1, -(-len(entries) // _HISTORY_ROWS))
+    for first in range(0, len(entries), length):
+        part = entries[first : first + length]
+        means = (sum(entry.get(name, 0.0) for entry in part) / len(part) for name in columns)
+        last = part[-1]
+        writer.writerow([last["step"], last["lessons"], f"{last['seconds']:.0f}", *(f"{mean:.5g}" for mean in means)])
+    return text.getvalue()
+
+
+def _size(recipe: Mapping[str, Any]) -> str:
+    return f"crops of {recipe['crop']} px" if recipe["crop"] else "whole frames"
+
+
+def _places(source: Path) -> tuple[Path, Path]:
+    """A run and its last checkpoint, or the run of the checkpoint named."""
+    found = checkpoints(source)
+    return (source, found[-1]) if found else (source.parent, source)
+
+
+def _recipe(run: Path) -> dict[str, Any]:
+    recipe: dict[str, Any] = json.loads((run / RECIPE_FILE).read_text())
+    return recipe

@@ -1,0 +1,58 @@
+"""A finished run as a model folder: weights, card, losses, and no word of where the data lay."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from vgtok.cli.main import app
+from vgtok.detect.saving import load_detector
+from vgtok.errors import InputError
+from vgtok.train import loop
+from vgtok.train.outcome import detector_of, training_history
+
+from .small import small_recipe
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    loop.train(small_recipe(steps=3, checkpoint=1, keep=1), folder)
+    return folder
+
+
+def test_the_folder_holds_all_a_user_needs(run: Path, tmp_path: Path) -> None:
+    evaluation = tmp_path / "val.json"
+    evaluation.write_text(json.dumps({"protocol": "visdrone", "images": 548, "budget": 0.4, "AP50": 12.5, "extra": 1}))
+    words = ["convert", "run", str(run), str(tmp_path / "model"), "--half", "--table", "visdrone", "--json"]
+    result = CliRunner().invoke(app, [*words, "--licence", "for academic use", "--evaluation", str(evaluation)])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output)["classes"] == ["car", "van", "truck", "bus"]
+    detector = load_detector(tmp_path / "model")
+    assert detector.table is not None
+    assert detector.licence == "for academic use"
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "| visdrone | 548 | 0.4 | 12.5 |" in card
+    assert "| lessons | 6, whole frames, 3 steps |" in card
+    assert str(run) not in card
+
+
+def test_an_earlier_checkpoint_is_a_model_too(run: Path) -> None:
+    first, last = detector_of(run / "step-000001"), detector_of(run)
+    name = "query_head.cls_branches.0.weight"
+    assert not first.model.state_dict()[name].equal(last.model.state_dict()[name])
+
+
+def test_the_losses_are_those_of_the_run(run: Path) -> None:
+    lines = training_history(run).splitlines()
+    assert lines[0].startswith("step,lessons,seconds,")
+    assert [line.split(",")[0] for line in lines[1:]] == ["1", "2", "3"]
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="neither a training run"):
+        detector_of(tmp_path)
+    result = CliRunner().invoke(app, ["convert", "run", str(tmp_path), str(tmp_path / "m"), "--evaluation", "nowhere"])
+    assert result.exit_code == 1
+    assert "not what vgtok evaluate --json prints" in str(result.exception)
