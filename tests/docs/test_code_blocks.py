@@ -65,6 +65,9 @@ def test_shell_commands_are_parsed(page: Path, parser: Any) -> None:
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     shell = [block for block in plain_blocks(page) if block.language in SHELL]
     for program, *arguments in chain.from_iterable(block.commands for block in shell):
+        if program == "accelerate":
+            # A launcher starts the package as a module; what follows is an ordinary command.
+            program, *arguments = arguments[arguments.index("vgtok") :]
         if program == "vgtok":
             parser.main(args=arguments, standalone_mode=False)
             continue

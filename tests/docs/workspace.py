@@ -9,12 +9,14 @@ import torch
 from PIL import Image
 
 from tests.detect.small_models import small_detector
+from tests.train.small import small_recipe
 from vgtok.data.convert import convert
 from vgtok.data.dataset import open_annotated
 from vgtok.data.synthetic import SceneConfig, render_scene
 from vgtok.data.visdrone import NAMES
 from vgtok.detect.checkpoint import write_co_detr
 from vgtok.detect.saving import save_detector
+from vgtok.train.loop import train
 
 SIZE = (320, 192)
 
@@ -57,3 +59,4 @@ def furnish(folder: Path) -> None:
     torch.set_num_threads(1)
     save_detector(small_detector(), folder / "model")
     write_co_detr(small_detector(), folder / "released.pth")
+    train(small_recipe(steps=1, canvas=(64, 64)), folder / "run")
