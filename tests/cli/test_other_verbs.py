@@ -48,11 +48,12 @@ def test_the_map_lists_the_whole_paper(tmp_path: Path) -> None:
 
 
 def test_studies_that_cannot_run_say_why(tmp_path: Path) -> None:
-    for name, message in (
-        ("nonsense", "no such study"),
-        ("grid", "needs a trained detector"),
+    for words, message in (
+        (["nonsense"], "no such study"),
+        (["ladder", "--data", "visdrone:nowhere"], "nowhere"),
+        (["inversion", "--model", "vgtok-tiny"], "--model"),
     ):
-        done = vgtok("study", name, cwd=tmp_path)
+        done = vgtok("study", *words, cwd=tmp_path)
         assert done.returncode == 1
         assert message in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1

@@ -23,7 +23,7 @@ from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import default_workers
 from vgtok.show.results_page import results_page
-from vgtok.study.registry import ENTRIES, STUDIES, Entry, data_present, last_run, load_study
+from vgtok.study.registry import ENTRIES, Entry, data_present, last_run, load_study
 from vgtok.study.result import Inputs, Result, Row, Study
 
 
@@ -159,11 +159,8 @@ def _coverage(results: Path, json_: bool) -> None:
         table.add_column(heading, no_wrap=heading != "shows")
     for entry in ENTRIES:
         data = " ".join(f"[{'green' if data_present(name) else 'yellow'}]{name}[/]" for name in entry.data)
-        if entry.study not in STUDIES:
-            state = f"[dim]needs {entry.model if entry.model != '-' else 'a later release'}[/]"
-        else:
-            ready = not entry.data or any(map(data_present, entry.data))
-            state = "[green]ready[/]" if ready else "[yellow]needs --data[/]"
+        ready = not entry.data or any(map(data_present, entry.data))
+        state = "[green]ready[/]" if ready else "[yellow]needs --data[/]"
         table.add_row(entry.label, entry.title, entry.study, data or "-", state, last_run(entry.study, results) or "-")
     console = Console()
     console.print(table)
@@ -181,6 +178,5 @@ def _described(entry: Entry, results: Path) -> dict[str, Any]:
         "data": list(entry.data),
         "data_present": {name: data_present(name) for name in entry.data},
         "model": entry.model,
-        "available": entry.study in STUDIES,
         "last_run": last_run(entry.study, results),
     }
