@@ -68,7 +68,7 @@ def kill_after(frames: int, process: subprocess.Popen[str], out: Path) -> int:
     """Kill -9 once so many frames are logged; returns how many there are then."""
     while len(logged(out)) < frames:
         assert process.poll() is None, process.communicate()
-        time.sleep(0.002)
+        time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
