@@ -37,7 +37,7 @@ def test_the_graph_is_the_model(encoder: str, changes: dict[str, Any], size: tup
     tokenizer = Tokenizer(budget=0.4, canvas="native")
     canvas = fit_canvas(image, "native")
     tokens = tokenizer.partition(canvas)
-    assert len(tokens.counts()) == 3
+    assert min(tokens.counts().values()) > 0
     config = model.encoder.config
     buckets = window_buckets(tokens.extent, config, None if dynamic else len(tokens))
     graph = DetectorGraph(model, tokens.extent, buckets)
