@@ -81,6 +81,7 @@ def test_a_visitor_drags_the_budget_and_takes_the_json_home(tab: Tab, server: Ru
     assert tab.downloaded("frame.tokens.jpg").startswith(b"\xff\xd8")
     tab.click("#splitter input[value=quadtree]")
     settled(tab, len(quadtree))
+    tab.wait("document.querySelector('#budget input[type=range]').min == 7")
 
 
 def test_bad_uploads_are_one_sentence_each(tab: Tab, frame: Path, tmp_path: Path) -> None:
@@ -115,6 +116,7 @@ def test_settings_that_cannot_be_are_one_sentence(tab: Tab, frame: Path) -> None
     tab.wait(f"{KEPT} == 24")
     assert tab.text("#notice") == ""
     tab.click("#splitter input[value=quadtree]")
+    tab.wait("document.querySelector('#budget input[type=range]').min == 7")
     tab.click("#scorer input")
     tab.click("[role=option][aria-label=upsample_mse]")
     tab.wait("document.querySelector('#notice')?.innerText.startsWith('scorer: ')")

@@ -124,5 +124,6 @@ def _picture(label: str) -> gradio.Image:
 def _fitted(splitter: str, per_cent: float | None) -> tuple[Any, Any]:
     """The sliders as far as a splitter has use for them."""
     least = LEAST_PER_CENT[splitter]
-    budget = gradio.Slider(minimum=least, value=max(least, per_cent or least))
-    return budget, gradio.Slider(interactive=splitter == "quadtree")
+    # Its value is left alone where it may stay: it can have moved on since.
+    moved = {"value": least} if (per_cent or least) < least else {}
+    return gradio.Slider(minimum=least, **moved), gradio.Slider(interactive=splitter == "quadtree")
