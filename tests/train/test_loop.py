@@ -121,6 +121,11 @@ def test_validation_scores_the_average(tmp_path: Path) -> None:
     assert 0 <= scores[0]["AP50"] <= 100
 
 
+def test_the_folder_of_another_recipe_is_refused(straight: Path) -> None:
+    with pytest.raises(InputError, match=r"step-000026: does not fit this CoDetr; .*of another shape"):
+        loop.train(small_recipe(classes=("car",)), straight)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

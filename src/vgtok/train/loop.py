@@ -20,6 +20,7 @@ from torch import Tensor
 
 from vgtok.data.dataset import AnnotatedDataset, open_annotated
 from vgtok.detect.model import CoDetr
+from vgtok.encode.loading import check_state
 from vgtok.errors import InputError
 from vgtok.files import write_text
 from vgtok.train.journal import Journal
@@ -57,6 +58,8 @@ def train(recipe: Recipe, run: Path) -> Path:
     step, seconds = 0, 0.0
     if (folder := newest(run)) is not None:
         state = load_state(folder)
+        # A folder another recipe was followed in is refused by the tensors that differ.
+        check_state(state.model, model, str(folder))
         step, seconds = state.step, state.seconds
         model.load_state_dict(state.model)
         average.tensors = {name: tensor.to(accelerator.device) for name, tensor in state.average.items()}
