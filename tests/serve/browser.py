@@ -16,7 +16,7 @@ from typing import Any
 
 import websocket
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds anything may take before it counts as hanging: a loaded machine is no error."""
 
 

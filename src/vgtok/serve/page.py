@@ -125,5 +125,5 @@ def _fitted(splitter: str, per_cent: float | None) -> tuple[Any, Any]:
     """The sliders as far as a splitter has use for them."""
     least = LEAST_PER_CENT[splitter]
     # Its value is left alone where it may stay: it can have moved on since.
-    moved = {"value": least} if (per_cent or least) < least else {}
+    moved: dict[str, Any] = {"value": least} if (per_cent or least) < least else {}
     return gradio.Slider(minimum=least, **moved), gradio.Slider(interactive=splitter == "quadtree")
