@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -145,3 +146,17 @@ def test_damage_is_named(tmp_path: Path) -> None:
     (folder / "config.json").write_text("{")
     with pytest.raises(InputError, match="not a json file"):
         load_detector(folder)
+
+
+def test_the_head_a_model_prefers_is_saved_with_it(tmp_path: Path) -> None:
+    detector = Detector(small_detector().model, canvas=(128, 128), head="atss")
+    save_detector(detector, tmp_path / "whole")
+    save_detector(detector, tmp_path / "bare", auxiliary=())
+    whole, bare = load_detector(tmp_path / "whole"), load_detector(tmp_path / "bare")
+    assert (whole.head, bare.head) == ("atss", "query")
+    image = np.random.default_rng(0).integers(0, 256, (96, 128, 3), dtype=np.uint8)
+    own, named, other = whole(image), whole(image, head="atss"), whole(image, head="query")
+    assert np.array_equal(own.scores, named.scores)
+    assert not np.array_equal(own.scores, other.scores)
+    with pytest.raises(InputError, match="without its ATSS head"):
+        Detector(bare.model, head="atss")

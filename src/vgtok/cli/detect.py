@@ -47,7 +47,7 @@ def detect(
     budget: Annotated[float, typer.Option(help="Share of the dense grid every frame is read at; 1 is dense.")] = 0.40,
     score_threshold: Annotated[float, typer.Option(help="Detections below this score are left out.")] = 0.3,
     max_detections: Annotated[int, typer.Option(min=1, help="Most detections per frame.")] = 1000,
-    head: Annotated[HeadName, typer.Option(help="The head that predicts.")] = HeadName.query,
+    head: Annotated[HeadName | None, typer.Option(help="The head that predicts; the model's own choice.")] = None,
     write: Annotated[list[Output] | None, typer.Option(help="What to write; repeatable. [picture, coco]")] = None,
     out: options.Out = Path("vgtok-detections"),
     json_: options.Json = False,
@@ -72,18 +72,18 @@ def detect(
     outputs = frozenset(write or (Output.picture, Output.coco))
     # What would fail for every frame is refused once: the budget here, the head below.
     Tokenizer(budget=budget)
+    detector = load(model)
+    if head is HeadName.atss and "atss" not in detector.model.config.auxiliary:
+        raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
     settings = {
         "model": model,
         "weights": stamp(Path(model) / "config.json" if Path(model).is_dir() else Path(model)),
         "budget": budget,
         "score_threshold": score_threshold,
         "max_detections": max_detections,
-        "head": head.value,
+        "head": head.value if head else detector.head,
         "write": sorted(outputs),
     }
-    detector = load(model)
-    if head is HeadName.atss and "atss" not in detector.model.config.auxiliary:
-        raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
     job = Job(detector, settings, outputs, out)
     pictures = Pictures(job)
     videos: list[Video] = []

@@ -66,7 +66,8 @@ def evaluate(
         dataset = dataset if limit is None else spread(dataset, limit)
         detector = load(model)
         ran = run_detector(detector, dataset, Tokenizer(budget, canvas=detector.canvas), rules.max_detections)
-        detections, run = ran.detections, {"model": model, "budget": budget, **ran.to_dict()}
+        detections = ran.detections
+        run = {"model": model, "head": detector.head, "budget": budget, **ran.to_dict()}
     with errors.status("evaluating"):
         scored = apply_protocol(dataset, detections, rules)
         result = evaluate_scored(dataset.name, scored, len(detections), rules)

@@ -41,7 +41,9 @@ def study(
     limit: Annotated[
         int | None, typer.Option(min=1, help="For studies of accuracy: only so many images, evenly spread.")
     ] = None,
-    head: Annotated[HeadName, typer.Option(help="For studies of accuracy: the head that predicts.")] = HeadName.query,
+    head: Annotated[
+        HeadName | None, typer.Option(help="For studies of accuracy: the head that predicts; the model's own choice.")
+    ] = None,
     out: options.Out = Path("vgtok-study"),
     workers: options.Workers = None,
     json_: options.Json = False,
@@ -51,13 +53,15 @@ def study(
         _coverage(out, json_)
         return
     chosen = load_study(name)
-    if not chosen.runs_model and (model or limit or head is not HeadName.query):
+    if not chosen.runs_model and (model or limit or head):
         raise InputError(f"study '{name}': runs no detector, so it takes neither --model, --limit nor --head")
     if data is None and "VGTOK_VISDRONE" in os.environ and frame is None:
         data = f"visdrone:{os.environ['VGTOK_VISDRONE']}"
     dataset = open_dataset(data) if data else None
     result = chosen.run(
-        Inputs(dataset, workers or default_workers(), frame, out, tuple(model or ()), limit, head.value)
+        Inputs(
+            dataset, workers or default_workers(), frame, out, tuple(model or ()), limit, head.value if head else None
+        )
     )
     document = {
         "study": chosen.name,

@@ -54,6 +54,7 @@ def _properties(config: DetectorConfig, document: Mapping[str, Any]) -> dict[str
     return {
         "parameters": f"{sum(parts.values()) / 1e6:.2f}M ({sizes})",
         "queries": str(config.queries),
+        "head that predicts": str(document.get("head", "query")),
         "strides": ", ".join(map(str, config.strides)),
         "auxiliary heads": ", ".join(config.auxiliary) or "none, for inference only",
         "canvas": "the image's own size" if canvas == "native" else f"fits inside {canvas[0]} x {canvas[1]} px",

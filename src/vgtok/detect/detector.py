@@ -34,7 +34,8 @@ MAX_DETECTIONS = 1000
 class Detector:
     """A Co-DETR with what it needs to be used: canvas, retention table, licence note.
 
-    `evaluations` are rows of what was measured with it, column to value, which its model card shows.
+    `head` is the one that predicts unless a call names another. `evaluations` are rows of what was measured with it,
+    column to value, which its model card shows.
 
     >>> detector = vgtok.load("model")                    # doctest: +SKIP
     >>> result = detector("frame.jpg", budget=0.40)       # doctest: +SKIP
@@ -49,12 +50,14 @@ class Detector:
         table: RetentionTable | None = None,
         licence: str = "",
         evaluations: Sequence[Mapping[str, Any]] = (),
+        head: Head = "query",
     ) -> None:
         self.model = model.eval()
         self.canvas = canvas
         self.table = table
         self.licence = licence
         self.evaluations = tuple(evaluations)
+        self.head = self._known(head)
 
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, revision: str | None = None) -> "Detector":
@@ -125,7 +128,7 @@ class Detector:
         tokenizer: Tokenizer | None = None,
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = 0.0,
-        head: Head = "query",
+        head: Head | None = None,
     ) -> list[Result]: ...
 
     @overload
@@ -137,7 +140,7 @@ class Detector:
         tokenizer: Tokenizer | None = None,
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = 0.0,
-        head: Head = "query",
+        head: Head | None = None,
     ) -> Result: ...
 
     def __call__(
@@ -148,7 +151,7 @@ class Detector:
         tokenizer: Tokenizer | None = None,
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = 0.0,
-        head: Head = "query",
+        head: Head | None = None,
     ) -> Result | list[Result]:
         """Detect in one image, or in a list of images of any sizes as one batch.
 
@@ -160,13 +163,10 @@ class Detector:
             raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
         if max_detections < 1:
             raise InputError(f"max_detections: {max_detections} is not a number of detections, 1 or more")
-        if head not in ("query", "atss"):
-            raise InputError(f"head: '{head}' is not one of query, atss")
-        if head == "atss" and "atss" not in self.model.config.auxiliary:
-            raise InputError("head: this model was saved without its ATSS head; use head='query'")
         reader = tokenizer or Tokenizer(DEFAULT_BUDGET if budget is None else budget, canvas=self.canvas)
         several = isinstance(images, list | tuple)
-        results = self._detect(list(images) if several else [images], reader, max_detections, score_threshold, head)
+        chosen = self._known(head or self.head)
+        results = self._detect(list(images) if several else [images], reader, max_detections, score_threshold, chosen)
         return results if several else results[0]
 
     def _detect(
@@ -188,13 +188,13 @@ class Detector:
         tokens: Tokens,
         *,
         max_detections: int = MAX_DETECTIONS,
-        head: Head = "query",
+        head: Head | None = None,
     ) -> Result:
         """Detect in an (H, W, 3) image that already lies on its canvas, by a partition made before.
 
         For many partitions of one frame: reading, resizing and scoring then happen once. The tokenizer's time is 0.
         """
-        return self._predict([image], [canvas], [tokens], 0.0, max_detections, 0.0, head)[0]
+        return self._predict([image], [canvas], [tokens], 0.0, max_detections, 0.0, self._known(head or self.head))[0]
 
     def _predict(
         self,
@@ -218,6 +218,14 @@ class Detector:
             self._result(prediction, canvas, partition, image, timings, score_threshold)
             for prediction, canvas, partition, image in zip(predictions, canvases, tokens, pixels, strict=True)
         ]
+
+    def _known(self, head: Head) -> Head:
+        """The head, refused where this model has none of that name."""
+        if head not in ("query", "atss"):
+            raise InputError(f"head: '{head}' is not one of query, atss")
+        if head == "atss" and self.model.atss_head is None:
+            raise InputError("head: this model was saved without its ATSS head; use head='query'")
+        return head
 
     def _frame(self, canvas: Canvas) -> Tensor:
         """The valid pixels of a canvas as (3, H, W) uint8 on the model's device."""

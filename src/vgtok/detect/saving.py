@@ -17,7 +17,7 @@ from torch import Tensor
 from vgtok.detect.card import model_card
 from vgtok.detect.config import Auxiliary, DetectorConfig
 from vgtok.detect.detector import Detector
-from vgtok.detect.model import CoDetr
+from vgtok.detect.model import CoDetr, Head
 from vgtok.encode.loading import check_state, read_state
 from vgtok.errors import InputError
 from vgtok.files import replacing, write_text
@@ -78,6 +78,7 @@ def load_detector(folder: str | Path) -> Detector:
         path, digest = folder / str(weights["file"]), weights["sha256"]
         licence = str(document["licence"])
         evaluations = [dict(row) for row in document.get("evaluations", ())]
+        head: Head = document.get("head", "query")
         normalised = tuple(preprocessing["mean"]), tuple(preprocessing["std"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(f"{origin}: damaged model configuration ({error!r})") from None
@@ -99,6 +100,7 @@ def load_detector(folder: str | Path) -> Detector:
         table=None if table is None else RetentionTable.from_document(table, origin),
         licence=licence,
         evaluations=evaluations,
+        head=head,
     )
 
 
@@ -199,6 +201,8 @@ def _document(detector: Detector, config: DetectorConfig, weights: Path) -> dict
         },
         "retention": None if detector.table is None else detector.table.to_document(),
         "licence": detector.licence,
+        # Without its own head a model predicts by the one that is always there.
+        "head": detector.head if detector.head in config.auxiliary else "query",
         "evaluations": [dict(row) for row in detector.evaluations],
         "weights": {"file": weights.name, "sha256": file_digest(weights)},
     }

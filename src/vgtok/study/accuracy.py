@@ -18,6 +18,7 @@ from vgtok.data.dataset import AnnotatedDataset
 from vgtok.data.subset import spread
 from vgtok.detect.detector import Detector
 from vgtok.detect.hub import load
+from vgtok.detect.model import Head
 from vgtok.errors import InputError
 from vgtok.evaluate.boxes import Detections, GroundTruth, ground_truth, leading
 from vgtok.evaluate.evaluation import Evaluation, Scored, evaluate_scored
@@ -107,6 +108,11 @@ class Trial:
         return protocol_for(None, self.dataset.name, None)
 
     @property
+    def head(self) -> Head:
+        """The head that predicts: the one asked for, or the model's own choice."""
+        return self.inputs.head or self.detector.head
+
+    @property
     def small(self) -> str:
         """The AP of the smallest objects: APS, on AI-TOD-v2 APvt."""
         return next(iter(self.protocol.bands))
@@ -137,8 +143,7 @@ class Trial:
 
     def measure(self, readers: Mapping[Key, Reader], label: str) -> dict[Key, Measured]:
         """Run or load every cell, then score it."""
-        head = self.inputs.head
-        store = CellStore(self.inputs.out, fingerprint(self.detector), head, self.protocol.max_detections)
+        store = CellStore(self.inputs.out, fingerprint(self.detector), self.head, self.protocol.max_detections)
         found = run_cells(
             self.model,
             self.detector,
@@ -171,7 +176,7 @@ class Trial:
         total = len(self.inputs.annotated.images)
         canvas = self.canvas if isinstance(self.canvas, str) else "x".join(map(str, self.canvas))
         return [
-            f"measured: {self.title}, {parameters:.1f}M parameters, {self.inputs.head} head, canvas {canvas}, "
+            f"measured: {self.title}, {parameters:.1f}M parameters, {self.head} head, canvas {canvas}, "
             f"{_frames(len(self.dataset.images), total)}, protocol {self.protocol.name}, "
             f"at most {self.protocol.max_detections} detections",
             "the paper's figures are of another model and training (Co-DETR with EVA-02 ViT-L): compare orderings and "
@@ -185,7 +190,7 @@ class Trial:
         """Fields of the JSON: which model and which frames."""
         return {
             "model": self.title,
-            "head": self.inputs.head,
+            "head": self.head,
             "images": len(self.dataset.images),
             "frames": [path.name for path in self.dataset.images],
             "protocol": self.protocol.name,

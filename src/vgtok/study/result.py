@@ -30,7 +30,7 @@ class Inputs:
     """What a study runs on: an opened data set, how many processes, for pictures a frame of choice.
 
     `out` is the folder results go to, where a long study also keeps what it needs to go on after a stop. Studies of
-    accuracy run `models` by their `head` on at most `limit` images, evenly spread.
+    accuracy run `models` by `head`, or the one each prefers, on at most `limit` images, evenly spread.
     """
 
     dataset: Dataset | None
@@ -39,7 +39,7 @@ class Inputs:
     out: Path = Path("vgtok-study")
     models: tuple[str, ...] = ()
     limit: int | None = None
-    head: Literal["query", "atss"] = "query"
+    head: Literal["query", "atss"] | None = None
 
     @property
     def model(self) -> str:

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.detector import Detector
+from vgtok.detect.model import Head
 from vgtok.detect.saving import filled
 from vgtok.errors import InputError
 from vgtok.tokenize.retention import RetentionTable
@@ -26,6 +27,7 @@ def detector_of(
     table: RetentionTable | None = None,
     licence: str = "",
     evaluations: Sequence[Mapping[str, Any]] = (),
+    head: Head = "query",
 ) -> Detector:
     """The detector of a run's last checkpoint, or of the checkpoint named."""
     run, checkpoint = _places(source)
@@ -37,7 +39,7 @@ def detector_of(
         raise InputError(f"{source}: neither a training run with a checkpoint nor one of them ({error})") from None
     model = filled(config, weights, str(checkpoint))
     sides = int(canvas[0]), int(canvas[1])
-    return Detector(model, canvas=sides, table=table, licence=licence, evaluations=evaluations)
+    return Detector(model, canvas=sides, table=table, licence=licence, evaluations=evaluations, head=head)
 
 
 def training_section(source: Path) -> str:
