@@ -105,6 +105,30 @@ def detector(
 
 
 @app.command()
+def speedup(
+    config: Annotated[str, typer.Option(help="Configuration, e.g. co-detr-eva02-small.")] = "co-detr-vit-tiny",
+    image: Annotated[Path | None, typer.Option(help="A frame of your own; a rendered one unless given.")] = None,
+    budget: Annotated[float, typer.Option(help="Share of the dense grid to keep.")] = 0.4,
+    repeats: Annotated[int, typer.Option(min=1, help="Rounds; the best of each stage counts.")] = 5,
+    json_: options.Json = False,
+) -> None:
+    """Run one frame densely and at a budget, in turn: what the encoder gains, and the whole of what Amdahl allows."""
+    from vgtok.bench.detector import measure_speedup
+
+    if image is not None and not image.is_file():
+        raise InputError(f"{image}: no such file")
+    cost = measure_speedup(config, image, budget, repeats)
+    if json_:
+        print(json.dumps(cost.to_dict()))
+        return
+    print(f"{config}, {cost.tokens} tokens against the dense grid, {cost.threads} threads")
+    print(f"encoder {cost.encoder:.2f} x: {cost.dense_encode_s:.2f} s to {cost.encode_s:.2f} s")
+    print(
+        f"whole   {cost.whole:.2f} x, {cost.whole / cost.allowed:.0%} of the {cost.allowed:.2f} x Amdahl's law allows"
+    )
+
+
+@app.command()
 def step(
     config: Annotated[str, typer.Option(help="Configuration, e.g. co-detr-vit-tiny.")] = "co-detr-vit-tiny",
     side: Annotated[int, typer.Option(min=64, help="Side of the crop in pixels.")] = 512,
