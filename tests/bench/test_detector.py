@@ -48,7 +48,7 @@ def test_speedups_follow_amdahl() -> None:
 def test_both_ways_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "fit_canvas", lambda pixels: fit_canvas(pixels, (256, 128)))
     cost = measure_speedup("co-detr-vit-tiny", None, budget=0.5, repeats=1)
-    assert cost.tokens == 64
+    assert abs(cost.tokens - 0.5 * 8 * 15) <= 2
     assert min(cost.dense_encode_s, cost.dense_detect_s, cost.tokenize_s, cost.encode_s, cost.detect_s) > 0
     done = CliRunner().invoke(app, ["bench", "speedup", "--image", "missing.jpg"])
     assert done.exit_code == 1
