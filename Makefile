@@ -5,7 +5,7 @@ PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check -c con
 .PHONY: demo test docs screenshots clean
 
 demo: .venv/installed
-	.venv/bin/vgtok sample demo/frame.png --seed 1 --truth demo/truth.json
+	.venv/bin/vgtok sample demo/frame.png --seed 89 --truth demo/truth.json
 	.venv/bin/vgtok detect demo/frame.png --budget 0.40 --write picture --write tokens --write coco --out demo
 	.venv/bin/vgtok evaluate --data coco:demo/truth.json:demo --predictions demo/detections.json --score-threshold 0.3
 

@@ -37,7 +37,7 @@ def test_every_lesson_is_a_strict_partition_with_its_objects_inside(crops: Lesso
         lesson.tokens.validate()
         height, width = lesson.frame.shape[1:]
         assert (height, width) == (lesson.tokens.height, lesson.tokens.width)
-        assert max(height, width) <= 128
+        assert 32 <= min(height, width) <= max(height, width) <= 128
         assert (lesson.boxes[:, 2:] > lesson.boxes[:, :2]).all()
         assert (lesson.boxes >= 0).all()
         assert (lesson.boxes[:, 2] <= width).all()

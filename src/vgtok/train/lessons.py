@@ -151,8 +151,10 @@ class Lessons:
         corner = []
         for middle, length in zip(centre, (canvas.width, canvas.height), strict=True):
             middle = min(max(middle, 0.0), length - 1.0)
-            if aligned:
-                corner.append(int(middle // side) * side)
+            edge = int(middle // side) * side
+            # A sliver at the far edge would be hardly a picture at all.
+            if aligned and length - edge >= side // 4:
+                corner.append(edge)
                 continue
             first = min(max(middle - random.uniform(0.1, 0.9) * side, 0.0), max(0.0, length - side))
             corner.append(int(np.ceil(first / ROOT)) * ROOT)

@@ -45,8 +45,8 @@ def detector_of(
 def training_section(source: Path) -> str:
     """How the model of a run was trained, as a section of its card; where the data lay is nobody's business."""
     run, checkpoint = _places(source)
-    recipe, step = _recipe(run), int(checkpoint.name.removeprefix("step-"))
-    steps = [entry for entry in read_metrics(run) if "loss" in entry and entry["step"] <= step]
+    recipe, steps = _recipe(run), _steps(source)
+    step = int(checkpoint.name.removeprefix("step-"))
     hours = steps[-1]["seconds"] / 3600 if steps else 0.0
     start = recipe["encoder_weights"] or recipe["start"] or "random weights"
     rows = {
@@ -63,9 +63,9 @@ def training_section(source: Path) -> str:
     return "\n".join(["## How it was trained", "", *lines, "", f"Losses over the run are in `{HISTORY_FILE}`.", ""])
 
 
-def training_history(run: Path) -> str:
-    """The losses of a run as CSV: means over forty stretches of equal length."""
-    entries = [entry for entry in read_metrics(_places(run)[0]) if "loss" in entry]
+def training_history(source: Path) -> str:
+    """The losses of a run up to a checkpoint as CSV: means over forty stretches of equal length."""
+    entries = _steps(source)
     columns = [name for name in entries[-1] if name not in ("step", "lessons", "seconds")] if entries else []
     text = io.StringIO()
     writer = csv.writer(text)
@@ -77,6 +77,13 @@ def training_history(run: Path) -> str:
         last = part[-1]
         writer.writerow([last["step"], last["lessons"], f"{last['seconds']:.0f}", *(f"{mean:.5g}" for mean in means)])
     return text.getvalue()
+
+
+def _steps(source: Path) -> list[dict[str, Any]]:
+    """The reports of the steps that led to a checkpoint."""
+    run, checkpoint = _places(source)
+    last = int(checkpoint.name.removeprefix("step-"))
+    return [entry for entry in read_metrics(run) if "loss" in entry and entry["step"] <= last]
 
 
 def _size(recipe: Mapping[str, Any]) -> str:
