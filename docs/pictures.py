@@ -111,7 +111,7 @@ def learned(model: str | None, scene: Scene, canvas: Canvas, tokens: Tokens) -> 
     if model is None:
         caption, boxes = "what a trained head returns; here the scene's own boxes", scene.boxes.astype(np.float64)
     else:
-        result = detector(scene.pixels, budget=0.4, score_threshold=0.3)
+        result = detector(scene.pixels, budget=0.4, score_threshold=0.2)
         caption, boxes = f"{len(result)} boxes of {model}, in the image's own pixels", result.boxes
     panels = [
         (f"stride {stride}", enlarged(principal(level[0].flatten(1)).reshape(*level.shape[2:], 3), canvas))
