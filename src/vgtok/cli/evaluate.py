@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from vgtok.cli import options
+from vgtok.cli.detect import HeadName
 from vgtok.data.dataset import open_annotated
 from vgtok.data.subset import spread
 from vgtok.errors import InputError
@@ -29,6 +30,9 @@ def evaluate(
         str | None, typer.Option(help="Instead of predictions: a model to run, by folder, file, shipped or hub name.")
     ] = None,
     budget: Annotated[float, typer.Option(help="With --model: share of the dense grid every image is read at.")] = 0.40,
+    head: Annotated[
+        HeadName | None, typer.Option(help="With --model: the head that predicts; the model's own choice.")
+    ] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="With --model: only so many images, spread evenly over the set.")
     ] = None,
@@ -65,9 +69,11 @@ def evaluate(
         assert model is not None
         dataset = dataset if limit is None else spread(dataset, limit)
         detector = load(model)
-        ran = run_detector(detector, dataset, Tokenizer(budget, canvas=detector.canvas), rules.max_detections)
+        chosen = head.value if head else detector.head
+        reader = Tokenizer(budget, canvas=detector.canvas)
+        ran = run_detector(detector, dataset, reader, rules.max_detections, chosen)
         detections = ran.detections
-        run = {"model": model, "head": detector.head, "budget": budget, **ran.to_dict()}
+        run = {"model": model, "head": chosen, "budget": budget, **ran.to_dict()}
     with errors.status("evaluating"):
         scored = apply_protocol(dataset, detections, rules)
         result = evaluate_scored(dataset.name, scored, len(detections), rules)

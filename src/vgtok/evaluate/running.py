@@ -14,6 +14,7 @@ from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from vgtok.detect.detector import Detector
+    from vgtok.detect.model import Head
     from vgtok.detect.result import Result
 
 
@@ -37,7 +38,13 @@ class Run:
         return {key: value for key, value in vars(self).items() if key != "detections"}
 
 
-def run_detector(detector: "Detector", dataset: AnnotatedDataset, tokenizer: Tokenizer, max_detections: int) -> Run:
+def run_detector(
+    detector: "Detector",
+    dataset: AnnotatedDataset,
+    tokenizer: Tokenizer,
+    max_detections: int,
+    head: "Head | None" = None,
+) -> Run:
     """Detect in every image of a data set as `tokenizer` reads it, one at a time, with a progress bar."""
     labels = label_map(detector.names, dataset.names)
     if (labels < 0).all():
@@ -49,7 +56,7 @@ def run_detector(detector: "Detector", dataset: AnnotatedDataset, tokenizer: Tok
     def detect(index: int) -> "Result | None":
         # A file that is not there is a problem of the data set, which its reader has already told.
         path = dataset.images[index]
-        return detector(path, tokenizer=tokenizer, max_detections=max_detections) if path.is_file() else None
+        return detector(path, tokenizer=tokenizer, max_detections=max_detections, head=head) if path.is_file() else None
 
     rows, image, retained, times, missing = [], [], [], [], 0
     found = map_with_progress(detect, range(len(dataset.images)), workers=1, label="detecting")
