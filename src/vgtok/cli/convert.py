@@ -71,9 +71,7 @@ def run(
     evaluation: Annotated[
         list[Path] | None, typer.Option(help="What `vgtok evaluate --json` printed, for the card; repeatable.")
     ] = None,
-    head: Annotated[
-        HeadName, typer.Option(help="The head that predicts unless a call names another.")
-    ] = HeadName.query,
+    head: Annotated[HeadName | None, typer.Option(help="The head that predicts; the recipe's.")] = None,
     inference: Annotated[bool, typer.Option("--inference", help="Leave out the heads that only train.")] = False,
     half: Annotated[bool, typer.Option("--half", help="Store fp16.")] = False,
     json_: options.Json = False,
@@ -85,7 +83,9 @@ def run(
     from vgtok.train.outcome import HISTORY_FILE, detector_of, training_history, training_section
 
     rows = [_measured(path) for path in evaluation or ()]
-    detector = detector_of(source, None if table is None else load_table(table), licence, rows, head.value)
+    detector = detector_of(
+        source, None if table is None else load_table(table), licence, rows, head.value if head else None
+    )
     weights = save_detector(detector, out, auxiliary=() if inference else None, half=half)
     write_text(out / CARD_FILE, f"{model_card(read_config(out), out.name)}\n{training_section(source)}")
     write_text(out / HISTORY_FILE, training_history(source))

@@ -9,6 +9,9 @@ from vgtok.encode.config import EncoderConfig
 from vgtok.encode.registry import configuration
 from vgtok.errors import InputError
 
+Head = Literal["query", "atss"]
+"""The heads that predict."""
+
 Auxiliary = Literal["roi", "atss"]
 """Heads that help training; the RoI head brings the region proposals it reads with it."""
 

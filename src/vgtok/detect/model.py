@@ -6,13 +6,12 @@ rest runs image by image. No map is ever padded, so what an image's neighbours a
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from vgtok.detect.atss import ATSSHead
-from vgtok.detect.config import DetectorConfig
+from vgtok.detect.config import DetectorConfig, Head
 from vgtok.detect.losses import Targets
 from vgtok.detect.postprocess import Prediction, best_boxes
 from vgtok.detect.pyramid import Pyramid
@@ -27,9 +26,6 @@ from vgtok.encode.encoder import Encoder
 from vgtok.errors import InputError
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokens import Tokens
-
-Head = Literal["query", "atss"]
-"""The heads that predict."""
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ import torch
 from numpy.typing import NDArray
 
 from vgtok import __version__
+from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector, Pixels
 from vgtok.detect.hub import load
-from vgtok.detect.model import Head
 from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import map_with_progress

@@ -9,9 +9,8 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-from vgtok.detect.config import DetectorConfig
+from vgtok.detect.config import DetectorConfig, Head
 from vgtok.detect.detector import Detector
-from vgtok.detect.model import Head
 from vgtok.detect.saving import filled
 from vgtok.errors import InputError
 from vgtok.tokenize.retention import RetentionTable
@@ -27,19 +26,20 @@ def detector_of(
     table: RetentionTable | None = None,
     licence: str = "",
     evaluations: Sequence[Mapping[str, Any]] = (),
-    head: Head = "query",
+    head: Head | None = None,
 ) -> Detector:
-    """The detector of a run's last checkpoint, or of the checkpoint named."""
+    """The detector of a run's last checkpoint, or of the checkpoint named; its head is the recipe's unless given."""
     run, checkpoint = _places(source)
     try:
         config = DetectorConfig.from_dict(json.loads((run / MODEL_FILE).read_text()))
-        canvas = _recipe(run)["canvas"]
+        recipe = _recipe(run)
+        canvas, preferred = recipe["canvas"], recipe.get("head", "query")
         weights = load_file(checkpoint / "average.safetensors")
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{source}: neither a training run with a checkpoint nor one of them ({error})") from None
     model = filled(config, weights, str(checkpoint))
     sides = int(canvas[0]), int(canvas[1])
-    return Detector(model, canvas=sides, table=table, licence=licence, evaluations=evaluations, head=head)
+    return Detector(model, canvas=sides, table=table, licence=licence, evaluations=evaluations, head=head or preferred)
 
 
 def training_section(source: Path) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from vgtok.detect.config import Auxiliary
+from vgtok.detect.config import Auxiliary, Head
 from vgtok.errors import InputError
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -15,10 +15,11 @@ SYNTHETIC = "synthetic"
 class Recipe:
     """One training run.
 
-    `detector` names a configuration, trained with the `auxiliary` heads beside it. It starts from `start`, a saved
-    model, or from random weights, in which case `encoder_weights` may name a checkpoint of the encoder in the format
-    `encoder_source`. `data` and `validation` are data sets as `vgtok evaluate` names them, or 'synthetic'; where
-    `validation` is empty, `held_out` images of the training data are kept apart for it.
+    `detector` names a configuration, trained with the `auxiliary` heads beside it; `head` is the one that is scored and
+    predicts afterwards. It starts from `start`, a saved model, or from random weights, in which case `encoder_weights`
+    may name a checkpoint of the encoder in the format `encoder_source`. `data` and `validation` are data sets as
+    `vgtok evaluate` names them, or 'synthetic'; where `validation` is empty, `held_out` images of the training data are
+    kept apart for it.
 
     A lesson is one frame fitted into `canvas` times a factor between `smallest` and `largest`, partitioned whole at
     one of `budgets` drawn at random, then cut to a `crop` around an object (0 keeps the frame), where `crop_queries`
@@ -37,6 +38,7 @@ class Recipe:
     detector: str
     classes: tuple[str, ...] = ()
     auxiliary: tuple[Auxiliary, ...] = ("roi", "atss")
+    head: Head = "query"
     start: str = ""
     encoder_weights: str = ""
     encoder_source: str = "timm"
@@ -98,6 +100,8 @@ class Recipe:
             raise InputError(f"crop: {self.crop} px is not a multiple of 64")
         if not self.budgets or not all(0 < budget <= 1 for budget in self.budgets):
             raise InputError(f"budgets: {self.budgets} are not shares above 0 and up to 1")
+        if self.head != "query" and (self.head != "atss" or "atss" not in self.auxiliary):
+            raise InputError(f"head: '{self.head}' is neither query nor atss, trained as an auxiliary head")
         if self.precision not in get_args(Precision):
             raise InputError(f"precision: '{self.precision}' is not one of {', '.join(get_args(Precision))}")
 

@@ -26,6 +26,7 @@ RECIPES: dict[str, Recipe] = {
             detector="co-detr-vit-tiny",
             # The RoI head would cost a quarter of every step, and two cores have few to spare.
             auxiliary=("atss",),
+            head="atss",
             encoder_weights="deit_tiny_patch16_224.safetensors",
             held_out=24,
             smallest=0.8,
