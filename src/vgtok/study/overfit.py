@@ -39,6 +39,8 @@ SECONDS = 1800.0
 _SCENES, _SIDE, _BUDGET, _EVERY = 8, 256, 0.7, 100
 _SMALLEST = 4.0
 """Scenes where the frame cuts an object to fewer pixels than this are passed over."""
+_QUERIES = 150
+"""Proposals that are trained at a time: a scene this small needs no more, and each costs the decoder."""
 _RATE, _WARM_UP, _STEPS, _CLIP, _DECAY = 3e-4, 100, 1500, 1.0, 1e-4
 _SETTINGS: dict[str, tuple[str, ...]] = {"auxiliary": ("roi", "atss"), "query-only": ()}
 
@@ -147,7 +149,7 @@ def rate(step: int) -> float:
 def step(model: CoDetr, optimiser: torch.optim.Optimizer, lesson: Lesson) -> dict[str, float]:
     """One update on one scene; returns its losses by part, layers added up."""
     model.train()
-    losses = model.loss([lesson.frame], [lesson.tokens], [lesson.target])
+    losses = model.loss([lesson.frame], [lesson.tokens], [lesson.target], queries=_QUERIES)
     optimiser.zero_grad()
     torch.autograd.backward(torch.stack(list(losses.values())).sum())
     torch.nn.utils.clip_grad_norm_(model.parameters(), _CLIP)
