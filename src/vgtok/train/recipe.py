@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from vgtok.data.synthetic import LAYOUTS
 from vgtok.detect.config import Auxiliary, Head
 from vgtok.errors import InputError
 
@@ -24,7 +25,7 @@ class Recipe:
     A lesson is one frame fitted into `canvas` times a factor between `smallest` and `largest`, partitioned whole at
     one of `budgets` drawn at random, then cut to a `crop` around an object (0 keeps the frame), where `crop_queries`
     of the model's queries suffice (0 is all). `synthetic` is the share of rendered lessons; those are `synthetic_scale`
-    px a metre, or of any scale for 0. `budgets` are exact counts, or with `table` percentiles inverted from that
+    px a metre, or of any scale for 0, and of places like `synthetic_layout`, or of any. `budgets` are exact counts, or with `table` percentiles inverted from that
     retention table.
 
     `batch` lessons over all processes make a step. `steps` of 0 are counted from `epochs`. Rates warm up over `warmup`
@@ -54,6 +55,7 @@ class Recipe:
     crop_queries: int = 0
     synthetic: float = 0.0
     synthetic_scale: float = 0.0
+    synthetic_layout: str = ""
     budgets: tuple[float, ...] = (1.0,)
     table: str = ""
     scorer: str = "tophat"
@@ -96,6 +98,8 @@ class Recipe:
                 raise InputError(f"{name}: {getattr(self, name)} is not a share between 0 and 1")
         if self.smallest > self.largest:
             raise InputError(f"smallest: {self.smallest} is above largest, {self.largest}")
+        if self.synthetic_layout and self.synthetic_layout not in LAYOUTS:
+            raise InputError(f"synthetic_layout: '{self.synthetic_layout}' is not one of {', '.join(LAYOUTS)}")
         if self.crop % 64:
             raise InputError(f"crop: {self.crop} px is not a multiple of 64")
         if not self.budgets or not all(0 < budget <= 1 for budget in self.budgets):

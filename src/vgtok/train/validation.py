@@ -37,11 +37,12 @@ def validation_images(
 
 
 def scene_config(recipe: Recipe) -> SceneConfig:
-    """The scenes a recipe asks for: any at all, or traffic without people at one scale."""
+    """The scenes a recipe asks for: of one kind of place or any, at any scale or full of traffic at one."""
+    layout = recipe.synthetic_layout or None
     if not recipe.synthetic_scale:
-        return SceneConfig()
+        return SceneConfig(layout)
     # People at this scale are slivers of a few pixels.
-    return SceneConfig(pixels_per_metre=recipe.synthetic_scale, traffic=1.0, crowd=0.0)
+    return SceneConfig(layout, pixels_per_metre=recipe.synthetic_scale, traffic=1.0, crowd=0.0)
 
 
 def score(
