@@ -5,7 +5,10 @@ import http.client
 import io
 import json
 import socket
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -17,6 +20,7 @@ from PIL import Image
 from vgtok import Tokenizer
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import load_detector
+from vgtok.serve.server import DEFAULT_PLACES
 
 from .conftest import Running, picture
 
@@ -27,7 +31,7 @@ def post(
     connection = http.client.HTTPConnection(urlsplit(server.address).netloc, timeout=120)
     try:
         kind = headers or {"Content-Type": "image/png"}
-        connection.request("POST", f"/api/{route}?{urlencode(query)}", body, kind)
+        connection.request("POST", f"{route if route[0] == '/' else '/api/' + route}?{urlencode(query)}", body, kind)
         response = connection.getresponse()
         return response.status, json.loads(response.read())
     finally:
@@ -130,6 +134,47 @@ def test_a_claim_of_a_gigabyte_is_refused_before_it_is_sent(server: Running) -> 
             answer = b"".join(iter(lambda: connection.recv(2000), b"")).decode()
         assert answer.startswith("HTTP/1.1 413 ")
     assert answer.endswith('{"error":"upload: larger than the 2 MB allowed here"}')
+
+
+def test_a_full_queue_turns_away_at_once_and_whoever_leaves_makes_room(server: Running) -> None:
+    good, address = png(picture(0)), urlsplit(server.address)
+    with ExitStack() as waiting:
+        for _ in range(DEFAULT_PLACES):
+            # Each holds a place for a body that never comes.
+            held = waiting.enter_context(socket.create_connection((address.hostname, address.port), timeout=120))
+            held.sendall(b"POST /api/detect HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+        answers = until(lambda: post(server, "detect", good), lambda answer: answer[0] == 503)
+        assert answers[1] == {"error": f"busy: {DEFAULT_PLACES} requests are being answered; try again in a moment"}
+        assert post(server, "tokenize", good)[0] == 200
+    assert until(lambda: post(server, "detect", good), lambda answer: answer[0] == 200)
+
+
+def until(ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
+    """The first answer that is as it should be."""
+    for _ in range(200):
+        if holds(answer := ask()):
+            return answer
+        time.sleep(0.05)
+    raise AssertionError(answer)
+
+
+@pytest.mark.parametrize("route", ["queue/join", "run/predict", "call/predict"])
+def test_addresses_of_files_are_not_followed(server: Running, route: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        elsewhere.settimeout(0.5)
+        path = f"http://127.0.0.1:{elsewhere.getsockname()[1]}/frame.png"
+        file = {"path": path, "meta": {"_type": "gradio.FileData"}}
+        for fn in range(6):
+            event = {"data": [file, 0.4], "fn_index": fn, "session_hash": "x"}
+            status, answer = post(
+                server, f"/gradio_api/{route}", json.dumps(event), {"Content-Type": "application/json"}
+            )
+            assert (status, answer) == (
+                400,
+                {"error": "frame: send the file itself; addresses of files are not followed"},
+            )
+        with pytest.raises(TimeoutError):
+            elsewhere.accept()
 
 
 def test_the_schema_is_served_and_nothing_else_is(server: Running, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.requests import ClientDisconnect
 
 from vgtok.errors import InputError
 from vgtok.serve.answer import Answer, Reading, Service, Settings
@@ -114,6 +115,9 @@ async def received(request: Request, limits: Limits) -> bytes:
                 limits.check_bytes(len(data), "body")
     except TimeoutError:
         raise RefusedError(400, f"body: it did not arrive within {_SECONDS_TO_SEND} s") from None
+    except ClientDisconnect:
+        # Nobody reads this; left to itself it would end as a traceback in the log.
+        raise RefusedError(400, "body: its sender left before it was whole") from None
     return bytes(data)
 
 

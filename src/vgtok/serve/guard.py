@@ -1,10 +1,13 @@
-"""What stands before every route: nothing larger than allowed comes in, nothing foreign goes out.
+"""What stands before every route: nothing larger than allowed comes in, nothing foreign goes out or is fetched.
 
 The page's framework names pictures and files of its own elsewhere, for link previews and examples; those are taken out
-of the page, and a content security policy has the browser refuse any other host whatever the page says.
+of the page, and a content security policy has the browser refuse any other host whatever the page says. It would also
+fetch a file a visitor names by its address; a server inside a network must not be sent around in it.
 """
 
+import json
 import re
+from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,6 +26,9 @@ _FOREIGN_EXAMPLE = re.compile(rb'"https://[^"]*/gradio-app/gradio/[^"]*"')
 _COMPRESSIBLE = ("/assets/", "/static/")
 """Scripts and styles: the rest is short, or pictures, or a page."""
 
+_EVENTS = "/gradio_api/"
+"""Where the page's framework takes what visitors do, as JSON."""
+
 _FORM_OVERHEAD = 10_000
 """Bytes a form adds to the one file in it."""
 
@@ -34,7 +40,7 @@ class Guard:
         self.app, self.limits = app, limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on unless it says it is too large."""
+        """Pass a request on unless it is too large or names files elsewhere."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -42,6 +48,8 @@ class Guard:
         try:
             # What a request says of itself is enough to turn it away before it is sent.
             self.limits.check_bytes(int(length) - _FORM_OVERHEAD if length.isdigit() else 0, "upload")
+            if scope["method"] == "POST" and scope["path"].startswith(_EVENTS) and not _is_form(scope):
+                receive = await self._looked_through(receive)
         except RefusedError as error:
             await failure(error.status, str(error))(scope, receive, send)
             return
@@ -50,6 +58,39 @@ class Guard:
             kept = [pair for pair in scope["headers"] if pair[0] != b"accept-encoding"]
             scope = {**scope, "headers": kept}
         await self.app(scope, receive, _Cleaned(send))
+
+    async def _looked_through(self, receive: Receive) -> Receive:
+        """The same request once its body is known to name no file elsewhere."""
+        first = await receive()
+        body, last = first.get("body", b""), first
+        while last["type"] == "http.request" and last.get("more_body", False):
+            last = await receive()
+            body += last.get("body", b"")
+            self.limits.check_bytes(len(body), "request")
+        try:
+            elsewhere = _names_an_address(json.loads(body or b"null"))
+        except (ValueError, RecursionError):
+            raise RefusedError(400, "request: its body is not JSON") from None
+        if elsewhere:
+            raise RefusedError(400, "frame: send the file itself; addresses of files are not followed")
+        waiting: list[Message] = [{"type": "http.request", "body": body}]
+
+        async def again() -> Message:
+            return waiting.pop() if waiting else await receive()
+
+        return again
+
+
+def _is_form(scope: Scope) -> bool:
+    return Headers(scope=scope).get("content-type", "").startswith("multipart/form-data")
+
+
+def _names_an_address(value: Any) -> bool:
+    """Whether any file in an event is to be fetched: its path is then an address."""
+    if isinstance(value, dict):
+        path = value.get("path")
+        return (isinstance(path, str) and "://" in path) or any(map(_names_an_address, value.values()))
+    return isinstance(value, list) and any(map(_names_an_address, value))
 
 
 class _Cleaned:

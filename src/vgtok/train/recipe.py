@@ -25,8 +25,8 @@ class Recipe:
     A lesson is one frame fitted into `canvas` times a factor between `smallest` and `largest`, partitioned whole at
     one of `budgets` drawn at random, then cut to a `crop` around an object (0 keeps the frame), where `crop_queries`
     of the model's queries suffice (0 is all). `synthetic` is the share of rendered lessons; those are `synthetic_scale`
-    px a metre, or of any scale for 0, and of places like `synthetic_layout`, or of any. `budgets` are exact counts, or with `table` percentiles inverted from that
-    retention table.
+    px a metre, or of any scale for 0, and of places like `synthetic_layout`, or of any. `budgets` are exact counts, or
+    with `table` percentiles inverted from that retention table.
 
     `batch` lessons over all processes make a step. `steps` of 0 are counted from `epochs`. Rates warm up over `warmup`
     steps from `warmup_start` and follow a cosine to `final_rate`, both shares of `rate`; `layer_decay` lowers them
