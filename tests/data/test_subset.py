@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.data.folders import write_visdrone
 from vgtok.data.dataset import open_annotated
-from vgtok.data.subset import spread
+from vgtok.data.subset import of_classes, spread
 
 
 def test_images_are_spread_and_keep_their_ids(tmp_path: Path) -> None:
@@ -20,3 +20,21 @@ def test_images_are_spread_and_keep_their_ids(tmp_path: Path) -> None:
         assert part.reading(index) == whole.reading(at)
         assert part.size(index) == whole.size(at)
     assert spread(whole, 7) is whole
+
+
+def test_classes_are_chosen_and_renumbered(tmp_path: Path) -> None:
+    # Of VisDrone's categories 1 is pedestrian, 4 car, 9 bus and 0 an ignored region.
+    lines = {"a": "".join(f"{number},10,20,20,1,{category},0,0\n" for number, category in enumerate((9, 4, 1, 0, 4)))}
+    whole = open_annotated(f"visdrone:{write_visdrone(tmp_path / 'v', lines)}")
+    part = of_classes(whole, ("bus", "car"))
+    assert (part.name, part.names, part.category_ids) == ("visdrone", ("car", "bus"), (4, 9))
+    assert (part.images, part.image_ids, part.problems) == (whole.images, whole.image_ids, whole.problems)
+    found = part.annotations(0)
+    assert found.labels.tolist() == [1, 0, 0]
+    assert found.boxes[:, 0].tolist() == [0, 1, 4]
+    assert found.ignored.tolist() == whole.annotations(0).ignored.tolist() != []
+    rows = part.reading(0).rows
+    assert [row.box[0] for row in rows] == [0, 1, 3, 4]
+    assert [row.label for row in rows] == [1, 0, whole.reading(0).rows[3].label, 0]
+    assert part.size(0) == whole.size(0)
+    assert of_classes(whole, whole.names) is whole

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from vgtok.data.dataset import AnnotatedDataset, open_annotated
 from vgtok.data.rendered import write_rendered
-from vgtok.data.subset import Subset, spread
+from vgtok.data.subset import Subset, of_classes, spread
 from vgtok.data.synthetic import SceneConfig
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.detector import Detector
@@ -25,15 +25,20 @@ _FIRST_SEED = 2**31
 def validation_images(
     recipe: Recipe, run: Path, dataset: AnnotatedDataset | None, held_out: Sequence[int]
 ) -> AnnotatedDataset | None:
-    """The images a recipe is scored on, None where it names none; rendered scenes are kept in the run's folder."""
+    """The images a recipe is scored on, None where it names none; rendered scenes are kept in the run's folder.
+
+    Objects of classes that are not learnt do not count.
+    """
     if recipe.validation == SYNTHETIC:
         seeds = range(_FIRST_SEED, _FIRST_SEED + recipe.evaluate_images)
-        return open_annotated(write_rendered(run / "validation", seeds, *recipe.canvas, scene_config(recipe)))
-    if recipe.validation:
-        return spread(open_annotated(recipe.validation), recipe.evaluate_images)
-    if dataset is not None and held_out:
-        return spread(Subset(dataset, tuple(held_out)), recipe.evaluate_images)
-    return None
+        images = open_annotated(write_rendered(run / "validation", seeds, *recipe.canvas, scene_config(recipe)))
+    elif recipe.validation:
+        images = spread(open_annotated(recipe.validation), recipe.evaluate_images)
+    elif dataset is not None and held_out:
+        images = spread(Subset(dataset, tuple(held_out)), recipe.evaluate_images)
+    else:
+        return None
+    return of_classes(images, recipe.classes) if recipe.classes else images
 
 
 def scene_config(recipe: Recipe) -> SceneConfig:
