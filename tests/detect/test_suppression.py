@@ -4,7 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from vgtok.detect import survivors
 from vgtok.detect.suppression import nms, overlaps, soft_nms, soft_nms_by_class
+
+ONE_CLASS = torch.zeros(200, dtype=torch.long)
 
 
 def random_boxes(count: int, seed: int) -> Tensor:
@@ -47,20 +50,33 @@ def softened(boxes: Tensor, scores: Tensor, threshold: float, least: float) -> t
 @pytest.mark.parametrize("threshold", [0.2, 0.5, 0.8])
 def test_nms_is_the_greedy_loop(seed: int, threshold: float) -> None:
     boxes, scores = random_boxes(90, seed), torch.rand(90, generator=torch.Generator().manual_seed(seed))
-    assert nms(boxes, scores, threshold).tolist() == greedy(boxes, scores, threshold)
+    assert nms(boxes, scores, ONE_CLASS[:90], threshold).tolist() == greedy(boxes, scores, threshold)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_classes_do_not_suppress_each_other_with_torch_or_without(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    boxes, scores = random_boxes(120, seed), torch.rand(120, generator=generator)
+    labels = torch.randint(3, (120,), generator=generator)
+    scores[60:] = scores[:60]
+    members = [(labels == label).nonzero().flatten() for label in range(3)]
+    each = [member[greedy(boxes[member], scores[member], 0.4)] for member in members]
+    expected = sorted(torch.cat(each).tolist(), key=lambda i: (-float(scores[i]), i))
+    assert nms(boxes, scores, labels, 0.4).tolist() == expected
+    assert survivors.greedy(boxes.numpy(), scores.numpy(), labels.numpy(), 0.4).tolist() == expected
 
 
 def test_nms_over_several_blocks_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     boxes, scores = random_boxes(200, 9), torch.rand(200, generator=torch.Generator().manual_seed(9))
-    whole = nms(boxes, scores, 0.4)
+    whole = nms(boxes, scores, ONE_CLASS, 0.4)
     monkeypatch.setattr("vgtok.detect.suppression._BLOCK", 16)
-    assert torch.equal(nms(boxes, scores, 0.4), whole)
+    assert torch.equal(nms(boxes, scores, ONE_CLASS, 0.4), whole)
 
 
 def test_ties_go_to_the_earlier_box_and_nothing_gives_nothing() -> None:
     boxes = torch.tensor([[0.0, 0, 10, 10], [0, 0, 10, 10], [30, 30, 30, 30]])
-    assert nms(boxes, torch.ones(3), 0.5).tolist() == [0, 2]
-    assert nms(torch.zeros(0, 4), torch.zeros(0), 0.5).shape == (0,)
+    assert nms(boxes, torch.ones(3), ONE_CLASS[:3], 0.5).tolist() == [0, 2]
+    assert nms(torch.zeros(0, 4), torch.zeros(0), ONE_CLASS[:0], 0.5).shape == (0,)
     assert soft_nms(torch.zeros(0, 4), torch.zeros(0), 0.5, 0.0)[0].shape == (0,)
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.detect.small_models import small_model
+from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector
 
 WINDOWED_VIT = {
@@ -30,7 +31,9 @@ WINDOWED_EVA02 = {
 """Rotations, SwiGLU with its norm, no bias on keys, proportional keys."""
 
 
-def traceable_detector(encoder: str, overrides: dict[str, Any], licence: str = "for tests only") -> Detector:
+def traceable_detector(
+    encoder: str, overrides: dict[str, Any], licence: str = "for tests only", head: Head = "query"
+) -> Detector:
     """One layer and two levels: what repeats in a graph is traced once."""
     model = small_model(
         encoder=encoder,
@@ -38,6 +41,6 @@ def traceable_detector(encoder: str, overrides: dict[str, Any], licence: str = "
         strides=(16, 32),
         encoder_layers=1,
         decoder_layers=1,
-        auxiliary=(),
+        auxiliary=() if head == "query" else (head,),
     )
-    return Detector(model, canvas=(512, 384), licence=licence)
+    return Detector(model, canvas=(512, 384), licence=licence, head=head)

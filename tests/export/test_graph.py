@@ -40,7 +40,7 @@ def test_the_graph_is_the_model(encoder: str, changes: dict[str, Any], size: tup
     assert min(tokens.counts().values()) > 0
     config = model.encoder.config
     buckets = window_buckets(tokens.extent, config, None if dynamic else len(tokens))
-    graph = DetectorGraph(model, tokens.extent, buckets)
+    graph = DetectorGraph(model, tokens.extent, buckets, "query")
     arrays = {name: torch.from_numpy(array) for name, array in graph_inputs(canvas, tokens, config, buckets).items()}
     with torch.inference_mode():
         expected = model.encoder([torch.from_numpy(canvas.image.copy()).permute(2, 0, 1)], [tokens]).maps[0]

@@ -131,7 +131,7 @@ class _Both:
     ) -> None:
         description = exported.description
         self.model, self.tokens = detector.model, tokens
-        self.head = HeadGraph(detector.model, Extent(description.height, description.width))
+        self.head = HeadGraph(detector.model, Extent(description.height, description.width), detector.head)
         self.pixels = [torch.from_numpy(canvas.image.copy()).permute(2, 0, 1) for canvas in canvases]
         self.inputs = [
             graph_inputs(canvas, partition, description.encoder, description.buckets)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from vgtok.cli import options
+from vgtok.cli.detect import HeadName
 
 app = typer.Typer(no_args_is_help=True, help="Write a detector for other runtimes.")
 
@@ -32,6 +33,7 @@ def onnx(
     dynamic: Annotated[
         bool, typer.Option("--dynamic", help="Leave the number of tokens open; --tokens is then the default.")
     ] = False,
+    head: Annotated[HeadName | None, typer.Option(help="The head that predicts; the model's own choice.")] = None,
     out: Annotated[Path | None, typer.Option(help="The file to write; NAME.onnx here unless given.")] = None,
     json_: options.Json = False,
 ) -> None:
@@ -45,7 +47,15 @@ def onnx(
     name = Path(model).resolve().name if Path(model).exists() else model
     path = out or Path(f"{Path(name).stem if Path(model).is_file() else Path(name).name}.onnx")
     with Console(stderr=True).status("tracing"):
-        description = export_onnx(detector, path, size=frame, tokens=tokens, dynamic=dynamic, name=name)
+        description = export_onnx(
+            detector,
+            path,
+            size=frame,
+            tokens=tokens,
+            dynamic=dynamic,
+            head=None if head is None else head.value,
+            name=name,
+        )
     document = {
         "file": str(path),
         "bytes": path.stat().st_size,
@@ -54,6 +64,7 @@ def onnx(
         "height": description.height,
         "tokens": description.tokens,
         "dynamic": description.dynamic,
+        "head": description.head,
         "classes": len(description.names),
         "licence": description.licence,
     }

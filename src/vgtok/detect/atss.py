@@ -15,13 +15,13 @@ from vgtok.detect.norms import ConvNorm
 from vgtok.detect.postprocess import Prediction
 from vgtok.detect.roi import Positives
 from vgtok.detect.suppression import nms
+from vgtok.detect.survivors import HARD_OVERLAP
 
 _SCALE = 8.0
 _STDS = (0.1, 0.1, 0.2, 0.2)
 _NEAREST = 9
 _GIOU_WEIGHT = 2.0
 _CANDIDATES = 1000
-_OVERLAP = 0.6
 _OBJECTS_AT_ONCE = 64
 
 
@@ -86,26 +86,25 @@ class ATSSHead(nn.Module):
         }
         return {name: self.weight * value for name, value in losses.items()}, positives
 
-    def predict(self, maps: Sequence[Tensor], sizes: Sequence[tuple[int, int]], most: int) -> list[Prediction]:
-        """Boxes (N, 4), scores (N,), labels (N,) of B images, best first, clipped to their (height, width)."""
-        logits, deltas, centered = self(maps)
-        anchors = self._anchors(maps)
-        results = []
-        for image, size in enumerate(sizes):
-            boxes, scores, labels = [], [], []
-            for logit, delta, centre, anchor in zip(logits, deltas, centered, anchors, strict=True):
-                # (A, classes) scores, flat; the best pairs of anchor and class
-                score = (logit[image].sigmoid() * centre[image].sigmoid()[:, None]).float().flatten()
-                best = score.topk(min(_CANDIDATES, len(score)))
-                where = best.indices // self.classes
-                boxes.append(clip(decode(anchor[where], delta[image, where].float(), _STDS), size))
-                scores.append(best.values)
-                labels.append(best.indices % self.classes)
-            box, value, label = torch.cat(boxes), torch.cat(scores), torch.cat(labels)
-            # Set apart by class, boxes of two classes never overlap.
-            kept = nms(box + (label * (max(size) + 1))[:, None], value, _OVERLAP)[:most]
-            results.append((box[kept], value[kept], label[kept]))
-        return results
+    def predict(self, maps: Sequence[Tensor], size: tuple[int, int], most: int) -> Prediction:
+        """At most `most` boxes of one image, by its (1, D, rows, columns) maps, clipped to its (height, width)."""
+        boxes, scores, labels = self.candidates(maps)
+        boxes = clip(boxes, size)
+        kept = nms(boxes, scores, labels, HARD_OVERLAP)[:most]
+        return boxes[kept], scores[kept], labels[kept]
+
+    def candidates(self, maps: Sequence[Tensor]) -> Prediction:
+        """The best pairs of anchor and class of every level of one image, before they are cut and suppressed."""
+        boxes, scores, labels = [], [], []
+        for logits, deltas, centered, anchors in zip(*self(maps), self._anchors(maps), strict=True):
+            # (A, classes) scores, flat
+            score = (logits[0].sigmoid() * centered[0].sigmoid()[:, None]).float().flatten()
+            best = score.topk(min(_CANDIDATES, len(score)))
+            where = torch.div(best.indices, self.classes, rounding_mode="floor")
+            boxes.append(decode(anchors[where], deltas[0, where].float(), _STDS))
+            scores.append(best.values)
+            labels.append(best.indices % self.classes)
+        return torch.cat(boxes), torch.cat(scores), torch.cat(labels)
 
     def _anchors(self, maps: Sequence[Tensor]) -> list[Tensor]:
         shapes = [(level.shape[2], level.shape[3]) for level in maps]

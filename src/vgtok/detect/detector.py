@@ -57,7 +57,7 @@ class Detector:
         self.table = table
         self.licence = licence
         self.evaluations = tuple(evaluations)
-        self.head = self._known(head)
+        self.head = self.known_head(head)
 
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, revision: str | None = None) -> "Detector":
@@ -165,7 +165,7 @@ class Detector:
             raise InputError(f"max_detections: {max_detections} is not a number of detections, 1 or more")
         reader = tokenizer or Tokenizer(DEFAULT_BUDGET if budget is None else budget, canvas=self.canvas)
         several = isinstance(images, list | tuple)
-        chosen = self._known(head or self.head)
+        chosen = self.known_head(head or self.head)
         results = self._detect(list(images) if several else [images], reader, max_detections, score_threshold, chosen)
         return results if several else results[0]
 
@@ -194,7 +194,9 @@ class Detector:
 
         For many partitions of one frame: reading, resizing and scoring then happen once. The tokenizer's time is 0.
         """
-        return self._predict([image], [canvas], [tokens], 0.0, max_detections, 0.0, self._known(head or self.head))[0]
+        return self._predict([image], [canvas], [tokens], 0.0, max_detections, 0.0, self.known_head(head or self.head))[
+            0
+        ]
 
     def _predict(
         self,
@@ -219,7 +221,7 @@ class Detector:
             for prediction, canvas, partition, image in zip(predictions, canvases, tokens, pixels, strict=True)
         ]
 
-    def _known(self, head: Head) -> Head:
+    def known_head(self, head: Head) -> Head:
         """The head, refused where this model has none of that name."""
         if head not in ("query", "atss"):
             raise InputError(f"head: '{head}' is not one of query, atss")

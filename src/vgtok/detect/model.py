@@ -91,7 +91,7 @@ class CoDetr(nn.Module):
         encoded = self.query_head.encode(self.neck(features[None].contiguous()))
         if head == "atss":
             assert self.atss_head is not None
-            return self.atss_head.predict(self.query_head.auxiliary_maps(encoded), [clipped], max_detections)[0]
+            return self.atss_head.predict(self.query_head.auxiliary_maps(encoded), clipped, max_detections)
         prediction = self.query_head.decode(encoded, self.query_head.propose(encoded), None)[-1]
         size = (features.shape[1] * CELL, features.shape[2] * CELL)
         return best_boxes(prediction, size, [clipped], self.config.queries, max_detections)[0]

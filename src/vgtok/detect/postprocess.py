@@ -7,8 +7,8 @@ from torch import Tensor
 
 from vgtok.detect.boxes import clip, to_corners
 from vgtok.detect.losses import SetPrediction
-from vgtok.detect.softening import LEAST_SCORE, OVERLAP
 from vgtok.detect.suppression import soft_nms_by_class
+from vgtok.detect.survivors import LEAST_SCORE, OVERLAP
 
 Prediction = tuple[Tensor, Tensor, Tensor]
 """(N, 4) boxes x0 y0 x1 y1 in canvas pixels, (N,) scores, best first, and (N,) labels."""

@@ -90,7 +90,5 @@ class RPNHead(nn.Module):
             boxes.append(decode(anchor[best.indices], delta[best.indices].float(), _STDS, size))
             scores.append(best.values.float())
             levels.append(torch.full_like(best.indices, number))
-        every, score = torch.cat(boxes), torch.cat(scores)
-        # Set apart by level, boxes of two levels never overlap.
-        apart = every + (torch.cat(levels) * (max(size) + 1))[:, None]
-        return every[nms(apart, score, _OVERLAP)[: self.after]]
+        every = torch.cat(boxes)
+        return every[nms(every, torch.cat(scores), torch.cat(levels), _OVERLAP)[: self.after]]

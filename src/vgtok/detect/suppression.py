@@ -1,28 +1,29 @@
 """Overlapping boxes to the ones that stay: NMS and linear soft-NMS in plain PyTorch, no compiled operator.
 
-Both take boxes that compete with each other; `soft_nms_by_class` keeps the classes of one image apart.
+`soft_nms` takes boxes that all compete with each other; the others keep those of different labels apart.
 """
 
 import torch
 from torch import Tensor
 
-from vgtok.detect.softening import soften
+from vgtok.detect.survivors import soften
 
 _BLOCK = 128
 """Boxes settled at a time: a block by all later boxes is what NMS holds in memory, small enough for a cache."""
 
 
-def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
-    """Indices of the boxes (N, 4) x0 y0 x1 y1 that no better kept one overlaps by more than the threshold: (K,).
+def nms(boxes: Tensor, scores: Tensor, labels: Tensor, iou_threshold: float) -> Tensor:
+    """Indices (K,) of boxes (N, 4) that no better kept one of their label (N,) overlaps by more than the threshold.
 
     The kept come by falling score; among equal scores the earlier box wins.
     """
     order = scores.argsort(descending=True, stable=True)
-    boxes = boxes.detach()[order].float()
+    boxes, labels = boxes.detach()[order].float(), labels[order]
     alive = torch.ones(len(boxes), dtype=torch.bool, device=boxes.device)
     for start in range(0, len(boxes), _BLOCK):
         stop = min(start + _BLOCK, len(boxes))
         over = overlaps(boxes[start:stop], boxes[start:]) > iou_threshold
+        over &= labels[start:stop, None] == labels[start:]
         kept = _settled(over[:, : stop - start], alive[start:stop])
         alive[start:stop] = kept
         alive[stop:] &= ~over[kept, stop - start :].any(dim=0)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 from vgtok.encode.config import EncoderConfig
 from vgtok.errors import InputError
@@ -13,12 +13,16 @@ from vgtok.tokenize.geometry import Extent
 FORMAT = "vgtok-onnx"
 FORMAT_VERSION = "1"
 
+Head = Literal["query", "atss"]
+"""As `vgtok.detect.config` has it, which needs torch."""
+
 
 @dataclass(frozen=True)
 class Description:
     """One exported graph: a frame of `width` x `height` px, read as `tokens` tokens, or any number where `dynamic`.
 
     `model` is the name it was exported by, `names` are the classes, `buckets` the slots of its attention windows.
+    `head` is the one whose candidates it returns.
     """
 
     model: str
@@ -29,6 +33,7 @@ class Description:
     dynamic: bool
     encoder: EncoderConfig
     buckets: tuple[Bucket, ...]
+    head: Head
     licence: str
 
     @property
@@ -50,6 +55,7 @@ class Description:
             "std": json.dumps(self.encoder.std),
             "encoder": json.dumps(asdict(self.encoder)),
             "buckets": json.dumps([[bucket.windows, bucket.slots] for bucket in self.buckets]),
+            "head": self.head,
             "licence": self.licence,
         }
 
@@ -76,7 +82,14 @@ class Description:
                 dynamic=bool(json.loads(properties["dynamic"])),
                 encoder=EncoderConfig(**settings),
                 buckets=tuple(Bucket(*pair) for pair in json.loads(properties["buckets"])),
+                head=_head(properties["head"]),
                 licence=properties["licence"],
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{origin}: damaged description ({error!r}); export it anew") from None
+
+
+def _head(name: str) -> Head:
+    if name not in get_args(Head):
+        raise ValueError(f"head {name}")
+    return cast(Head, name)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vgtok.detect.config import Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.postprocess import Prediction, candidates
 from vgtok.encode.encoder import Encoder
@@ -20,10 +21,10 @@ from vgtok.tokenize.geometry import CELL, Extent
 class DetectorGraph(nn.Module):
     """A frame and the arrays of its partition to the candidates that enter suppression."""
 
-    def __init__(self, model: CoDetr, extent: Extent, buckets: tuple[Bucket, ...]) -> None:
+    def __init__(self, model: CoDetr, extent: Extent, buckets: tuple[Bucket, ...], head: Head) -> None:
         super().__init__()
         self.encoder = EncoderGraph(model.encoder, extent, buckets)
-        self.head = HeadGraph(model, extent)
+        self.head = HeadGraph(model, extent, head)
 
     def forward(
         self,
@@ -44,16 +45,19 @@ class DetectorGraph(nn.Module):
 
 
 class HeadGraph(nn.Module):
-    """Pyramid and query head."""
+    """Pyramid and the head that predicts."""
 
-    def __init__(self, model: CoDetr, extent: Extent) -> None:
+    def __init__(self, model: CoDetr, extent: Extent, head: Head) -> None:
         super().__init__()
-        self.model, self.extent = model, extent
+        self.model, self.extent, self.head = model, extent, head
 
     def forward(self, features: Tensor) -> Prediction:
         """(1, D, rows, columns) to the (K, 4) boxes, (K,) scores and (K,) labels that enter suppression."""
         head = self.model.query_head
         encoded = head.encode(self.model.neck(features))
+        if self.head == "atss":
+            assert self.model.atss_head is not None
+            return self.model.atss_head.candidates(head.auxiliary_maps(encoded))
         prediction = head.decode(encoded, head.propose(encoded), None)[-1]
         size = (self.extent.rows(CELL) * CELL, self.extent.columns(CELL) * CELL)
         return candidates(prediction.logits[0], prediction.boxes[0], size, self.model.config.queries)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from vgtok.detect.config import Head
 from vgtok.detect.detector import DEFAULT_BUDGET, Detector
 from vgtok.errors import InputError, VGTokError
 from vgtok.export.description import Description
@@ -41,14 +42,16 @@ def export_onnx(
     size: tuple[int, int] | None = None,
     tokens: int | None = None,
     dynamic: bool = False,
+    head: Head | None = None,
     name: str = "",
 ) -> Description:
-    """Write the detector's query head as a graph for frames of `size` (width, height), the model's canvas unless given.
+    """Write a detector as a graph for frames of `size` (width, height), its canvas unless given.
 
     Every frame is read as `tokens` tokens, the count nearest to 40% unless given; `dynamic` leaves the number open, and
-    `tokens` is then what the runtime takes unless told otherwise. `name` is what the file calls the model.
+    `tokens` is then what the runtime takes unless told otherwise. `head` is the one that predicts, the detector's own
+    unless given, `name` what the file calls the model.
     """
-    path = Path(path)
+    path, head = Path(path), detector.known_head(head or detector.head)
     if size is None:
         size = DEFAULT_SIZE if detector.canvas == "native" else detector.canvas
     if min(size) < 1:
@@ -70,10 +73,12 @@ def export_onnx(
         dynamic=dynamic,
         encoder=config,
         buckets=buckets,
+        head=head,
         licence=detector.licence,
     )
     arrays = graph_inputs(canvas, partition, config, buckets)
-    proto = _traced(DetectorGraph(model, canvas.extent, buckets).eval(), arrays, canvas.extent if dynamic else None)
+    graph = DetectorGraph(model, canvas.extent, buckets, head).eval()
+    proto = _traced(graph, arrays, canvas.extent if dynamic else None)
     # The map between encoder and head is no output, but keeps its name, by which the two can be cut apart.
     proto.graph.value_info.append(proto.graph.output.pop())
     for key, value in description.to_properties().items():

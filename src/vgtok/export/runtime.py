@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.detect.result import Result, Timings
-from vgtok.detect.softening import LEAST_SCORE, OVERLAP, class_overlaps, soften
+from vgtok.detect.survivors import HARD_OVERLAP, LEAST_SCORE, OVERLAP, class_overlaps, greedy, soften
 from vgtok.errors import InputError, VGTokError
-from vgtok.export.description import Description
+from vgtok.export.description import Description, Head
 from vgtok.export.layout import graph_inputs, uniform_grids
 from vgtok.tokenize.canvas import Canvas, fit_canvas
 from vgtok.tokenize.images import ImageLike, read_image
@@ -120,7 +120,9 @@ class OnnxDetector:
         marks.append(time.perf_counter())
         candidates = self.candidates(canvas, tokens)
         marks.append(time.perf_counter())
-        boxes, scores, labels = suppressed(candidates, (canvas.height, canvas.width), max_detections)
+        boxes, scores, labels = suppressed(
+            candidates, self.description.head, (canvas.height, canvas.width), max_detections
+        )
         placed = canvas.to_source(boxes)
         # A box wholly in the padding is clipped to nothing.
         kept = (scores >= score_threshold) & (placed[:, 2] > placed[:, 0]) & (placed[:, 3] > placed[:, 1])
@@ -153,10 +155,13 @@ class OnnxDetector:
         return canvas
 
 
-def suppressed(candidates: Detections, size: tuple[int, int], most: int) -> Detections:
-    """Candidates cut to a frame of (height, width) and softly suppressed within each class: at most `most` are left."""
+def suppressed(candidates: Detections, head: Head, size: tuple[int, int], most: int) -> Detections:
+    """At most `most` candidates, cut to a frame of (height, width) and suppressed by class as the head does it."""
     boxes, scores, labels = candidates
     height, width = size
     boxes = np.clip(boxes, 0, np.array([width, height, width, height], dtype=np.float32))
+    if head == "atss":
+        kept = greedy(boxes, scores, labels, HARD_OVERLAP)[:most]
+        return boxes[kept], scores[kept], labels[kept]
     kept, values = soften(class_overlaps(boxes, labels), scores, OVERLAP, LEAST_SCORE)
     return boxes[kept[:most]], values[:most], labels[kept[:most]]

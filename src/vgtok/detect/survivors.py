@@ -1,10 +1,16 @@
-"""Linear soft-NMS over plain arrays: numpy only, for the detector and for the runtime that has no torch."""
+"""Suppression over plain arrays, soft for the query head and hard for the ATSS head: what needs no torch.
+
+The detector's own hard suppression is in torch, where it may run on a device; both give the same boxes.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
 OVERLAP = 0.8
-"""Overlap from which a box loses score to a better one of its class."""
+"""Overlap from which a query's box loses score to a better one of its class."""
+
+HARD_OVERLAP = 0.6
+"""Overlap beyond which an anchor's box is gone beside a better one of its class."""
 
 LEAST_SCORE = 1e-3
 """Boxes below this score are gone."""
@@ -30,6 +36,27 @@ def soften(
         left[left < min_score] = -np.inf
         left[index] = -np.inf
     return np.array(chosen, dtype=np.int64), np.array(new_scores, dtype=np.float32)
+
+
+def greedy(
+    boxes: NDArray[np.float32], scores: NDArray[np.float32], labels: NDArray[np.int64], iou_threshold: float
+) -> NDArray[np.int64]:
+    """Indices (K,) of boxes (N, 4) that no better kept one of their label (N,) overlaps by more than the threshold.
+
+    The kept come by falling score; among equal scores the earlier box wins.
+    """
+    order = np.argsort(-scores, kind="stable")
+    alive = np.ones(len(order), dtype=np.bool_)
+    for label in np.unique(labels):
+        # (n,) places in the order; a class at a time, or the overlaps of all with all would fill a cache many times.
+        places = np.flatnonzero(labels[order] == label)
+        over = class_overlaps(boxes[order[places]], labels[order[places]]) > iou_threshold
+        left = np.ones(len(places), dtype=np.bool_)
+        for place in range(len(places)):
+            if left[place]:
+                left[place + 1 :] &= ~over[place, place + 1 :]
+        alive[places] = left
+    return order[alive]
 
 
 def class_overlaps(boxes: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float32]:
