@@ -35,6 +35,11 @@ def test_every_part_costs_what_torch_counts(rows: int, columns: int) -> None:
             head.decode(encoded, proposals, None)
         counted["queries"] = counter.get_total_flops()
     assert detection_flops(SMALL, rows, columns) == counted
+    assert model.atss_head is not None
+    with FlopCounterMode(display=False) as counter:
+        model.atss_head.candidates(head.auxiliary_maps(encoded))
+    expected = {"neck": counted["neck"], "cells": counted["cells"], "anchors": counter.get_total_flops()}
+    assert detection_flops(SMALL, rows, columns, "atss") == expected
 
 
 def test_parameters_come_by_part() -> None:

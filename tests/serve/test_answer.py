@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.detect.small_models import small_detector
+from vgtok.detect.config import Head
 from vgtok.detect.counting import detection_flops
 from vgtok.encode.counting import execution_flops
 from vgtok.errors import BudgetError
@@ -14,11 +15,13 @@ from vgtok.serve.samples import SAMPLES, sample
 from .conftest import picture
 
 
-def test_gflops_are_those_of_the_counters() -> None:
+@pytest.mark.parametrize("head", ["query", "atss"])
+def test_gflops_are_those_of_the_counters(head: Head) -> None:
     detector = small_detector()
+    detector.head = head
     reading = Service(detector, "small").tokenize(picture(0), "a", Settings(budget=0.5))
     config = detector.model.config
-    after = sum(detection_flops(config, 8, 12).values())
+    after = sum(detection_flops(config, 8, 12, head).values())
     packed, dense = (
         sum(execution_flops(kind, config.encoder_config(), reading.tokens)) for kind in ("packed", "dense")
     )

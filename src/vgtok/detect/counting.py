@@ -1,4 +1,4 @@
-"""What the neck and the query head cost beyond the encoder: a constant of the frame's size, whatever the tokens.
+"""What the neck and the head that predicts cost beyond the encoder: a constant of the frame's size, whatever the tokens.
 
 Counted from the modules' own weights, two FLOPs per multiply-add; bilinear sampling, norms and activations are left
 out, as in `vgtok.encode.counting`.
@@ -7,24 +7,37 @@ out, as in `vgtok.encode.counting`.
 import torch
 from torch import nn
 
-from vgtok.detect.config import DetectorConfig
+from vgtok.detect.atss import ATSSHead
+from vgtok.detect.config import DetectorConfig, Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.pyramid import Pyramid, level_shapes
 from vgtok.detect.query_head import QueryHead
 
 
-def detection_flops(config: DetectorConfig, rows: int, columns: int) -> dict[str, int]:
-    """FLOPs from a map of (rows, columns) cells to the last layer's boxes, by part; auxiliary heads do not run."""
+def detection_flops(config: DetectorConfig, rows: int, columns: int, head: Head = "query") -> dict[str, int]:
+    """FLOPs from a map of (rows, columns) cells to boxes, by part; heads that do not predict do not run."""
     with torch.device("meta"):
         neck = Pyramid(config.encoder_config().dim, config.dim, config.strides)
-        head = QueryHead(config)
-    cells = sum(down * across for down, across in level_shapes(rows, columns, config.strides))
-    first_stage = [head.transformer.enc_output, head.cls_branches[-1], head.reg_branches[-1]]
-    return {
+        query_head = QueryHead(config)
+        anchors = ATSSHead(config)
+    shapes = level_shapes(rows, columns, config.strides)
+    cells = sum(down * across for down, across in shapes)
+    shared = {
         "neck": sum(_branch_flops(neck.get_submodule(name), rows, columns) for name, _ in neck.named_children()),
-        "cells": 2 * cells * _weights(head.transformer.encoder),
+        "cells": 2 * cells * _weights(query_head.transformer.encoder),
+    }
+    if head == "atss":
+        assert query_head.downsample is not None
+        # Half of the coarsest level, rounded up, is read too.
+        coarsest = -(-shapes[-1][0] // 2) * -(-shapes[-1][1] // 2)
+        kernels = _weights(anchors, dimensions=4)
+        halving = coarsest * _weights(query_head.downsample, dimensions=4)
+        return {**shared, "anchors": 2 * ((cells + coarsest) * kernels + halving)}
+    first_stage = [query_head.transformer.enc_output, query_head.cls_branches[-1], query_head.reg_branches[-1]]
+    return {
+        **shared,
         "proposals": 2 * cells * sum(_weights(part) for part in first_stage),
-        "queries": _decoder_flops(head, cells, min(config.queries, cells)),
+        "queries": _decoder_flops(query_head, cells, min(config.queries, cells)),
     }
 
 
@@ -59,6 +72,6 @@ def _decoder_flops(head: QueryHead, cells: int, queries: int) -> int:
     return 2 * cells * on_cells + 2 * queries * on_queries + attention
 
 
-def _weights(module: nn.Module) -> int:
-    """Entries of all weight matrices inside: one multiply-add each per vector that passes through."""
-    return sum(parameter.numel() for parameter in module.parameters() if parameter.ndim == 2)
+def _weights(module: nn.Module, dimensions: int = 2) -> int:
+    """Entries of all weight matrices inside, or kernels: one multiply-add each per vector or place they are put to."""
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.ndim == dimensions)

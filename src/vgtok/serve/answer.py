@@ -17,7 +17,6 @@ from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
 from vgtok.tokenize.tokens import Tokens
 
 if TYPE_CHECKING:
-    from vgtok.detect.config import DetectorConfig
     from vgtok.detect.detector import Detector
     from vgtok.detect.result import Result
 
@@ -201,18 +200,19 @@ class Service:
             model=self.model,
             settings=settings,
             tokens=TokenCount(len(tokens), tokens.dense, tokens.retained, counts),
-            gflops=None if self.detector is None else count_gflops(self.detector.model.config, tokens),
+            gflops=None if self.detector is None else count_gflops(self.detector, tokens),
             ms=ms,
         )
 
 
-def count_gflops(config: "DetectorConfig", tokens: Tokens) -> Gflops:
-    """Encoder, neck and query head over this partition, and over the dense grid of the same frame."""
+def count_gflops(detector: "Detector", tokens: Tokens) -> Gflops:
+    """Encoder, neck and the detector's own head over this partition, and over the dense grid of the same frame."""
     from vgtok.detect.counting import detection_flops
     from vgtok.encode.counting import execution_flops
 
+    config, grid = detector.model.config, (tokens.extent.rows(CELL), tokens.extent.columns(CELL))
     encoder = config.encoder_config()
-    after = sum(detection_flops(config, tokens.extent.rows(CELL), tokens.extent.columns(CELL)).values())
+    after = sum(detection_flops(config, *grid, detector.head).values())
     used, dense = (sum(execution_flops(execution, encoder, tokens)) + after for execution in ("packed", "dense"))
     return Gflops(round(used / 1e9, 3), round(dense / 1e9, 3))
 
