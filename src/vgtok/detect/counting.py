@@ -1,4 +1,4 @@
-"""What the neck and the head that predicts cost beyond the encoder: a constant of the frame's size, whatever the tokens.
+"""What neck and predicting head cost beyond the encoder: a constant of the frame's size, whatever the tokens.
 
 Counted from the modules' own weights, two FLOPs per multiply-add; bilinear sampling, norms and activations are left
 out, as in `vgtok.encode.counting`.
