@@ -53,7 +53,7 @@ def detect(
     json_: options.Json = False,
 ) -> None:
     """Detect objects at a token budget; run it again to go on where it stopped."""
-    from vgtok.detect.hub import load
+    from vgtok.detect.hub import load, shipped_models
 
     errors = Console(stderr=True, soft_wrap=True)
     failed: list[dict[str, str]] = []
@@ -75,9 +75,10 @@ def detect(
     detector = load(model)
     if head is HeadName.atss and "atss" not in detector.model.config.auxiliary:
         raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
+    place = shipped_models().get(model, Path(model))
     settings = {
         "model": model,
-        "weights": stamp(Path(model) / "config.json" if Path(model).is_dir() else Path(model)),
+        "weights": stamp(place / "config.json" if place.is_dir() else place),
         "budget": budget,
         "score_threshold": score_threshold,
         "max_detections": max_detections,
