@@ -35,7 +35,7 @@ TOKENIZERS: Mapping[str, Mapping[str, Any]] = {
     FUSED_GATED: {"scorer": "fused", "rank": 0.20},
 }
 _METRICS = ("AP", "AP50")
-_FINETUNE, _SCENES = 30, 24
+_FINETUNE, _SCENES = 20, 24
 _CONTROLS = {GATED: TOP_HAT, FUSED_GATED: FUSED}
 
 
