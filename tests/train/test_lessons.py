@@ -8,7 +8,7 @@ import pytest
 from vgtok.data.dataset import AnnotatedDataset, open_annotated
 from vgtok.data.rendered import write_rendered
 from vgtok.data.synthetic import SceneConfig
-from vgtok.detect.registry import VISDRONE
+from vgtok.data.visdrone import NAMES
 from vgtok.errors import InputError
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.train.lessons import Lesson, Lessons
@@ -27,7 +27,7 @@ def crops(rendered: AnnotatedDataset) -> Lessons:
     recipe = small_recipe(
         data="set", canvas=(512, 320), crop=128, smallest=0.8, largest=1.25, synthetic=0.25, photometric=True
     )
-    return Lessons(recipe, VISDRONE, rendered, range(3))
+    return Lessons(recipe, NAMES, rendered, range(3))
 
 
 def test_every_lesson_is_a_strict_partition_with_its_objects_inside(crops: Lessons) -> None:
@@ -42,7 +42,7 @@ def test_every_lesson_is_a_strict_partition_with_its_objects_inside(crops: Lesso
         assert (lesson.boxes >= 0).all()
         assert (lesson.boxes[:, 2] <= width).all()
         assert (lesson.boxes[:, 3] <= height).all()
-        assert ((lesson.labels >= 0) & (lesson.labels < len(VISDRONE))).all()
+        assert ((lesson.labels >= 0) & (lesson.labels < len(NAMES))).all()
         assert lesson.crop.y + height <= lesson.crop.height
         assert lesson.crop.x + width <= lesson.crop.width
         seen += len(lesson.labels)
@@ -66,14 +66,14 @@ def test_lessons_made_ahead_come_in_order(crops: Lessons) -> None:
 
 
 def test_a_round_shows_every_frame_once(rendered: AnnotatedDataset) -> None:
-    lessons = Lessons(small_recipe(data="set", canvas=(256, 192), flip=False), VISDRONE, rendered, range(3))
+    lessons = Lessons(small_recipe(data="set", canvas=(256, 192), flip=False), NAMES, rendered, range(3))
     first = [lessons[number] for number in range(3)]
     assert len({lesson.frame.float().mean().item() for lesson in first}) == 3
 
 
 def test_a_crop_has_the_tokens_and_pixels_of_its_frame(rendered: AnnotatedDataset) -> None:
     recipe = small_recipe(data="set", canvas=(512, 320), crop=128, flip=False, budgets=(0.5,))
-    lesson: Lesson = Lessons(recipe, VISDRONE, rendered, [1])[0]
+    lesson: Lesson = Lessons(recipe, NAMES, rendered, [1])[0]
     tokenizer = Tokenizer(0.5, canvas=(512, 320))
     canvas = tokenizer.fit(rendered.images[1])
     whole = tokenizer.partition(canvas)
@@ -98,11 +98,11 @@ def test_ignored_regions_are_painted_over(tmp_path: Path) -> None:
             return replace(dataset.annotations(index), ignored=np.array([[16.0, 32.0, 80.0, 96.0]]))
 
     recipe = small_recipe(data="set", canvas=(256, 192), flip=False)
-    lesson = Lessons(recipe, VISDRONE, WithRegion(), [0])[0]  # type: ignore[arg-type]
+    lesson = Lessons(recipe, NAMES, WithRegion(), [0])[0]  # type: ignore[arg-type]
     assert lesson.frame[:, 32:96, 16:80].unique(dim=1).shape[1] == 1
     assert lesson.frame[:, 96:, 80:].float().std() > 1
 
 
 def test_no_images_are_refused(rendered: AnnotatedDataset) -> None:
     with pytest.raises(InputError, match="no image is left"):
-        Lessons(small_recipe(data="set"), VISDRONE, rendered, [])
+        Lessons(small_recipe(data="set"), NAMES, rendered, [])

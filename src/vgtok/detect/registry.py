@@ -3,30 +3,17 @@
 from dataclasses import replace
 from typing import Any
 
+from vgtok.data.visdrone import NAMES
 from vgtok.detect.config import DetectorConfig
 from vgtok.errors import InputError
 
-VISDRONE = (
-    "pedestrian",
-    "people",
-    "bicycle",
-    "car",
-    "van",
-    "truck",
-    "tricycle",
-    "awning-tricycle",
-    "bus",
-    "motor",
-)
-"""The ten classes of VisDrone in its order."""
-
 DETECTORS: dict[str, DetectorConfig] = {
-    "co-detr-eva02-large": DetectorConfig("eva02-large", VISDRONE),
-    "co-detr-eva02-base": DetectorConfig("eva02-base", VISDRONE),
-    "co-detr-eva02-small": DetectorConfig("eva02-small", VISDRONE, queries=900, hidden=1024),
+    "co-detr-eva02-large": DetectorConfig("eva02-large", NAMES),
+    "co-detr-eva02-base": DetectorConfig("eva02-base", NAMES),
+    "co-detr-eva02-small": DetectorConfig("eva02-small", NAMES, queries=900, hidden=1024),
     "co-detr-vit-tiny": DetectorConfig(
         "vit-tiny",
-        VISDRONE,
+        NAMES,
         # Windows of 16 cells and no global block: what attention sees in a crop is then what it sees in a frame, and
         # as many cells as the encoder was pretrained on. The class token belongs to no window.
         {"window": 16, "global_blocks": (), "prefix": 0},
