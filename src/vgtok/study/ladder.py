@@ -107,7 +107,8 @@ def _orderings(trial: Trial, cells: dict[Point, Measured]) -> Iterator[str]:
     for budget, rung in _SHARED.items():
         one, other = cells[TOP_HAT, budget], cells[SINGLE_PASS, float(rung)]
         claim = ", +7.90 in the paper" if budget == 0.40 else ""
-        yield f"Top-hat over Single-pass at {budget:.0%}{claim}: AP {verdict(*one.minus(other, 'AP'))}"
+        of_all, of_small = (verdict(*one.minus(other, metric)) for metric in ("AP", small))
+        yield f"Top-hat over Single-pass at {budget:.0%}{claim}: AP {of_all}; {small} {of_small}"
     gain = cells[GATED, 0.40].minus(cells[TOP_HAT, 0.40], small)
     yield f"gate effect at 40% on {small}, +1.15 APS in the paper: {verdict(*gain)}"
     effects = [cells[GATED, budget].minus(cells[TOP_HAT, budget], "AP") for budget in BUDGETS]
@@ -117,7 +118,8 @@ def _orderings(trial: Trial, cells: dict[Point, Measured]) -> Iterator[str]:
     grows = all(after >= before for before, after in pairwise(values[:-1]))
     yield (
         f"gate effect on AP at 80, 70, 60, 40, 20%: {measured}; paper {printed}; from 80 to 40% it "
-        f"{'grows' if grows else 'does not grow steadily'} here; at 40% {verdict(*effects[3])}"
+        f"{'grows' if grows else 'does not grow steadily'} here; at 40% {verdict(*effects[3])}; at 20% "
+        f"{verdict(*effects[4])}"
     )
     for budget in (0.40, 0.20):
         over = cells[GATED, budget].minus(cells[RANDOM, budget], "AP")
