@@ -26,7 +26,7 @@ from vgtok.serve.turns import Turns
 from vgtok.tokenize.canvas import DEFAULT_SIZE, CanvasSize
 
 LEAST_PER_CENT = {"quadtree": 7, "single_pass": 25}
-"""The budget slider's left end: what each splitter reaches, rounded up."""
+"""The least the budget slider goes to: what each splitter reaches, rounded up."""
 
 
 class Listeners:

@@ -59,9 +59,10 @@ def build_page(service: Service, limits: Limits, tokenizing: Turns, detecting: T
                 frame = gradio.File(visible="hidden", elem_id="frame")
                 upload = gradio.File(label="Your frame", height=128, elem_id="upload")
                 rendered = gradio.Radio(list(SAMPLES), value=SAMPLES[0], label="or take a rendered one")
-                least = LEAST_PER_CENT[Settings.splitter]
+                # One range for both splitters: the framework fails on a value that is on its way when a range changes.
+                least, wanted = min(LEAST_PER_CENT.values()), 100 * Settings.budget
                 budget = gradio.Slider(
-                    least, 100, 100 * Settings.budget, step=1, label="Token budget, %", buttons=[], elem_id="budget"
+                    least, 100, wanted, step=1, label="Token budget, %", buttons=[], elem_id="budget"
                 )
                 rank = gradio.Slider(0, 0.95, Settings.rank, step=0.05, label="Gate rank", buttons=[], elem_id="rank")
                 scorer = gradio.Dropdown(list(SCORES), value=Settings.scorer, label="Scorer", elem_id="scorer")
@@ -95,7 +96,15 @@ def build_page(service: Service, limits: Limits, tokenizing: Turns, detecting: T
         # place out of sight, so that the next one can be dropped.
         upload.upload(None, js="(file) => [file, null, null]", inputs=upload, outputs=[frame, upload, rendered])
         rendered.input(None, js="() => null", outputs=frame)
-        splitter.input(_fitted, inputs=[splitter, budget], outputs=[budget, rank], api_visibility="private")
+        gradio.on(
+            [splitter.input, budget.change],
+            _fitted,
+            inputs=[splitter, budget],
+            outputs=[budget, rank],
+            show_progress="hidden",
+            trigger_mode="always_last",
+            api_visibility="private",
+        )
     # The bounded queue is `Turns`, shared with the endpoint; this one only holds what is on its way there.
     page.queue(max_size=4 * (tokenizing.places + detecting.places), api_open=False)
     return page
@@ -125,5 +134,5 @@ def _fitted(splitter: str, per_cent: float | None) -> tuple[Any, Any]:
     """The sliders as far as a splitter has use for them."""
     least = LEAST_PER_CENT[splitter]
     # Its value is left alone where it may stay: it can have moved on since.
-    moved: dict[str, Any] = {"value": least} if (per_cent or least) < least else {}
-    return gradio.Slider(minimum=least, **moved), gradio.Slider(interactive=splitter == "quadtree")
+    budget = gradio.skip() if per_cent is None or per_cent >= least else least
+    return budget, gradio.Slider(interactive=splitter == "quadtree")
