@@ -47,7 +47,6 @@ def run(inputs: Inputs) -> Result:
             "AP50": cell["AP50"],
             small: cell[small],
             **cell.versus(*best),
-            "ms": cell.ms,
         }
         for name, cell in measured
     ]
