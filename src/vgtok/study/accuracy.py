@@ -182,8 +182,7 @@ class Trial:
             "the paper's figures are of another model and training (Co-DETR with EVA-02 ViT-L): compare orderings and "
             "differences, not heights",
             f"low and high: the middle 95% of {RESAMPLES} paired resamples of the images; budgets are exact in every "
-            "image, the paper matches the mean over its split; ms: encoder and head, one thread "
-            "to a process where several run",
+            "image, the paper matches the mean over its split",
         ]
 
     def also(self) -> dict[str, Any]:

@@ -82,7 +82,6 @@ def _row(trial: Trial, point: Point, cells: dict[Point, Measured]) -> Row:
         f"paper_{small}": printed.get(small),
         small: cell[small],
         **cell.versus(control[0], cells[control]),
-        "ms": cell.ms,
     }
 
 

@@ -30,7 +30,7 @@ def run(inputs: Inputs) -> Result:
     cells = trial.measure(readers, "pareto")
     rows = _paper_rows()
     rows += [
-        _row("measured", name, cell.retained, cell["AP"], cell.evaluation.metrics.get("APS"), cell.ms)
+        _row("measured", name, cell.retained, cell["AP"], cell.evaluation.metrics.get("APS"))
         for (name, _), cell in cells.items()
     ]
     notes = [
@@ -42,10 +42,8 @@ def run(inputs: Inputs) -> Result:
     return Result(rows, notes, plot=lambda figure: _plot(figure, rows), also=trial.also())
 
 
-def _row(
-    kind: str, name: str, retained: float | None, ap: float | None, aps: float | None, ms: float | None = None
-) -> Row:
-    return {"kind": kind, "name": name, "retained": retained, "AP": ap, "APS": aps, "ms": ms}
+def _row(kind: str, name: str, retained: float | None, ap: float | None, aps: float | None) -> Row:
+    return {"kind": kind, "name": name, "retained": retained, "AP": ap, "APS": aps}
 
 
 def _paper_rows() -> list[Row]:

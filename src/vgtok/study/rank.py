@@ -46,7 +46,6 @@ def run(inputs: Inputs) -> Result:
                 "AP50": cell["AP50"],
                 small: cell[small],
                 **cell.versus(f"rank {SHIPPED_RANK:g}", cells[SHIPPED_RANK, budget]),
-                "ms": cell.ms,
             }
         )
     notes = [

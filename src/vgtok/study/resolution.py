@@ -72,8 +72,6 @@ def _row(trial: Trial, side: int, dense: Measured, fewer: Measured) -> Row:
         "gap": gap,
         "low": low,
         "high": high,
-        "ms_100": dense.ms,
-        "ms_70": fewer.ms,
     }
 
 

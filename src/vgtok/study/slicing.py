@@ -112,7 +112,8 @@ def run(inputs: Inputs) -> Result:
     notes = [
         *trial.notes(),
         f"slicer: supervision's InferenceSlicer with its own suppression, {OVERLAP} px of overlap, every tile with all "
-        "tokens; tokens and ms are those of all tiles of a frame",
+        "tokens; tokens and ms are those of all tiles of a frame; ms: encoder and head, one thread to a process where "
+        "several run, to be compared where all rows are of one run",
         "duplicates: detections at the score of the row's best F1 whose box, or the better one over it, is covered to "
         f"{_WITHIN:.0%} by one of the same class; at seams: those that touch an overlap of tiles. Crowds have some in "
         "whole frames too, counted at the same places",
