@@ -13,6 +13,10 @@ class BudgetError(InputError):
     """A token budget lies outside what the chosen tokenizer can reach."""
 
 
+class RunInterruptedError(VGTokError):
+    """A run was asked to stop, and has saved what it had."""
+
+
 _EXTRAS = {"torch": "detect", "scipy": "detect", "safetensors": "detect"}
 """The extra of this package that brings what `pip install vgtok` leaves out."""
 

@@ -1,31 +1,20 @@
 """Shared by the tests of the command line: the command itself, run in this process, and a small model to run it on."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tests.command_line import Run, runner
 from tests.detect.small_models import small_detector
-from vgtok.cli import main
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import save_detector
-
-Run = Callable[..., tuple[int, str, str]]
-"""The words of a command line to its exit code, standard output and standard error."""
 
 
 @pytest.fixture
 def vgtok(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["vgtok", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main.run()
-        out, err = capsys.readouterr()
-        return int(stopped.value.code or 0), out, err
-
-    return run
+    return runner(monkeypatch, capsys)
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from tests.cli.conftest import Run, counting
+from tests.cli.conftest import counting
+from tests.command_line import Run
 from tests.data.folders import write_visdrone
 from tests.detect.small_models import SMALL, small_detector
 from vgtok.detect import checkpoint

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cli.conftest import Run, counting
+from tests.cli.conftest import counting
+from tests.command_line import Run
 from vgtok.cli.detections import Job
 from vgtok.cli.frames import read_video, write_video
 from vgtok.detect.detector import Detector

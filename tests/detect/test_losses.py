@@ -40,9 +40,9 @@ def test_perfect_predictions_cost_nothing() -> None:
     logits = torch.full((1, 3, 2), -20.0)
     logits[0, 1, 0] = logits[0, 2, 1] = 20.0
     prediction = SetPrediction(logits, boxes)
-    assigned = match(prediction, [target], SIZE)
+    assigned = match(prediction, [target], [SIZE])
     assert assigned.labels.tolist() == [[2, 0, 1]]
-    losses = query_losses(prediction, assigned, SIZE)
+    losses = query_losses(prediction, assigned, [SIZE])
     assert all(float(loss) < 1e-4 for loss in losses.values())
 
 
@@ -51,9 +51,9 @@ def test_padding_is_seen_by_no_loss_and_objects_are_counted_once() -> None:
     prediction = SetPrediction(torch.randn(1, 4, 3), torch.rand(1, 4, 4))
     boxes = torch.rand(1, 4, 4) * 20
     boxes[..., 2:] += boxes[..., :2] + 1
-    some = query_losses(prediction, Assigned(torch.tensor([[0, 3, PADDING, PADDING]]), boxes), SIZE)
+    some = query_losses(prediction, Assigned(torch.tensor([[0, 3, PADDING, PADDING]]), boxes), [SIZE])
     cut = SetPrediction(prediction.logits[:, :2], prediction.boxes[:, :2])
-    same = query_losses(cut, Assigned(torch.tensor([[0, 3]]), boxes[:, :2]), SIZE)
+    same = query_losses(cut, Assigned(torch.tensor([[0, 3]]), boxes[:, :2]), [SIZE])
     assert some.keys() == same.keys()
     assert all(torch.equal(some[name], same[name]) for name in some)
 
@@ -62,7 +62,7 @@ def test_no_objects_give_finite_losses_and_gradients() -> None:
     logits, boxes = torch.randn(2, 5, 3, requires_grad=True), torch.rand(2, 5, 4, requires_grad=True)
     nothing = Targets(torch.zeros(0, 4), torch.zeros(0, dtype=torch.long))
     prediction = SetPrediction(logits, boxes)
-    losses = query_losses(prediction, match(prediction, [nothing, nothing], SIZE), SIZE)
+    losses = query_losses(prediction, match(prediction, [nothing, nothing], [SIZE] * 2), [SIZE] * 2)
     assert float(losses["l1"].detach()) == float(losses["giou"].detach()) == 0
     gradients = torch.autograd.grad(torch.stack(list(losses.values())).sum(), (logits, boxes))
     assert all(gradient.isfinite().all() for gradient in gradients)

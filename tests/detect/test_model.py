@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.encode.small import frame, partition
-from vgtok.detect.config import Head
+from vgtok.detect.heads import Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.registry import DETECTORS
 from vgtok.errors import InputError

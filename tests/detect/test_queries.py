@@ -44,12 +44,12 @@ def scene() -> tuple[torch.nn.Module, Encoded, SetPrediction, QueryGroups]:
     memory = torch.randn(2, sum(r * c for r, c in shapes), SMALL.dim)
     encoded = Encoded(memory, shapes, whole(memory))
     targets = _targets(2, 1)
-    noised = denoising_queries(targets, head.label_embedding, SMALL, SIZE)
+    noised = denoising_queries(targets, head.label_embedding, SMALL, [SIZE] * len(targets))
     assert noised is not None
     positives = [Positives(t.boxes + 1, t.labels, t.boxes) for t in targets]
     parts = {"denoising": noised}
     for name in ("roi", "atss"):
-        part = feedback_queries(name, positives, head.transformer, SMALL.positives, SIZE)
+        part = feedback_queries(name, positives, head.transformer, SMALL.positives, [SIZE] * len(positives))
         assert part is not None
         parts[f"{name}-queries"] = part
     proposals = SetPrediction(torch.randn(2, 6, SMALL.classes), torch.rand(2, 6, 4) * 0.4 + 0.2)
@@ -114,7 +114,7 @@ def test_noise_keeps_its_bounds(counts: list[int], seed: int) -> None:
     embedding = torch.nn.Embedding(SMALL.classes, SMALL.dim)
     targets = _targets(*counts)
     torch.manual_seed(seed)
-    part = denoising_queries(targets, embedding, SMALL, SIZE)
+    part = denoising_queries(targets, embedding, SMALL, [SIZE] * len(targets))
     if max(counts) == 0:
         assert part is None
         return
@@ -138,9 +138,9 @@ def test_noise_keeps_its_bounds(counts: list[int], seed: int) -> None:
 def test_feedback_takes_at_most_so_many_and_pads() -> None:
     model = small_model()
     positives = [Positives(t.boxes, t.labels, t.boxes) for t in _targets(15, 3)]
-    part = feedback_queries("roi", positives, model.query_head.transformer, 10, SIZE)
+    part = feedback_queries("roi", positives, model.query_head.transformer, 10, [SIZE] * len(positives))
     assert part is not None
     assert part.boxes.shape == (2, 10, 4)
     assert (part.assigned.labels[1] == PADDING).sum() == 7
     empty = [Positives(t.boxes, t.labels, t.boxes) for t in _targets(0, 0)]
-    assert feedback_queries("atss", empty, model.query_head.transformer, 10, SIZE) is None
+    assert feedback_queries("atss", empty, model.query_head.transformer, 10, [SIZE] * len(positives)) is None

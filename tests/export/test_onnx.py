@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +12,21 @@ import pytest
 from PIL import Image
 
 import vgtok
+from tests.command_line import Run, runner
 from tests.export.small_models import WINDOWED_EVA02, WINDOWED_VIT, traceable_detector
 from vgtok import InputError, OnnxDetector
-from vgtok.cli import main
 from vgtok.data.synthetic import render_scene
 from vgtok.detect.detector import Detector
 from vgtok.detect.result import Result
 from vgtok.detect.saving import save_detector
 from vgtok.export.onnx_file import export_onnx
 
-Run = Callable[..., tuple[int, str, str]]
 FUSION_SIZE, PLAIN_SIZE, RAGGED_SIZE = (512, 384), (640, 512), (205, 330)
 
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["vgtok", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main.run()
-        out, err = capsys.readouterr()
-        return int(stopped.value.code or 0), out, err
-
-    return run
+    return runner(monkeypatch, capsys)
 
 
 @pytest.fixture(scope="module")

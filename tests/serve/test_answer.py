@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.detect.small_models import small_detector
-from vgtok.detect.config import Head
 from vgtok.detect.counting import detection_flops
+from vgtok.detect.heads import Head
 from vgtok.encode.counting import execution_flops
 from vgtok.errors import BudgetError
 from vgtok.serve.answer import Service, Settings

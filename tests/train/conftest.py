@@ -1,14 +1,5 @@
-"""Small models gain nothing from several threads and lose a lot where cores are shared."""
+"""Tests of small models."""
 
-from collections.abc import Iterator
+from tests.one_thread import one_thread
 
-import pytest
-import torch
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+__all__ = ["one_thread"]

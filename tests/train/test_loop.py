@@ -1,20 +1,31 @@
 """The loop: it learns, goes on after kill -9 as if nothing had happened, and splits over processes without a trace."""
 
+import json
+import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
+from accelerate import Accelerator
 
 from vgtok.detect.saving import save_detector
+from vgtok.detect.training import LossKinds
 from vgtok.errors import InputError
 from vgtok.train import loop
 from vgtok.train.journal import read_metrics
+from vgtok.train.lessons import Lessons
+from vgtok.train.model import initial_model
+from vgtok.train.optimiser import make_optimiser
 from vgtok.train.outcome import detector_of
+from vgtok.train.recipes import branched
 from vgtok.train.state import checkpoints, load_state, newest
 
 from .small import small_recipe
@@ -87,8 +98,8 @@ def test_a_broken_loss_stops_with_the_last_checkpoint_intact(tmp_path: Path, mon
     recipe = small_recipe(steps=4, checkpoint=1)
     real = loop.Trainer.gradients
 
-    def breaking(self: loop.Trainer, lessons: list[loop.Lesson]) -> dict[str, float]:
-        report = real(self, lessons)
+    def breaking(self: loop.Trainer, lessons: list[loop.Lesson], kinds: LossKinds) -> dict[str, float]:
+        report = real(self, lessons, kinds)
         return {**report, "loss": float("nan")} if lessons[0].number >= 4 else report
 
     monkeypatch.setattr(loop.Trainer, "gradients", breaking)
@@ -121,9 +132,124 @@ def test_validation_scores_the_average(tmp_path: Path) -> None:
     assert 0 <= scores[0]["AP50"] <= 100
 
 
-def test_the_folder_of_another_recipe_is_refused(straight: Path) -> None:
-    with pytest.raises(InputError, match=r"step-000026: does not fit this CoDetr; .*of another shape"):
+def test_the_folder_of_another_recipe_is_refused_by_what_differs(straight: Path) -> None:
+    kept = (straight / "recipe.json").read_bytes()
+    other = small_recipe(steps=26, checkpoint=3, rate=0.5, scorer="entropy", budgets=(0.2,))
+    with pytest.raises(InputError, match=r"other settings \(budgets 1.0,0.7,0.4 there, 0.2 here, scorer .*, rate .*\)"):
+        loop.train(other, straight)
+    with pytest.raises(InputError, match=r"classes car there, car,van here"):
         loop.train(small_recipe(classes=("car", "van")), straight)
+    assert (straight / "recipe.json").read_bytes() == kept
+
+
+def test_a_run_may_become_longer_and_be_watched_otherwise(straight: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(straight, run)
+    loop.train(small_recipe(steps=27, checkpoint=1, evaluate=100), run)
+    assert load_state(run / "step-000027").step == 27
+
+
+def test_a_recipe_of_an_older_release_is_read(straight: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(straight, run)
+    document = json.loads((run / "recipe.json").read_text())
+    newer = ("tokenizers", "images_per_pass", "auxiliary_steps", "schedule", "decay", "branch")
+    (run / "recipe.json").write_text(json.dumps({name: v for name, v in document.items() if name not in newer}))
+    loop.train(small_recipe(steps=27, checkpoint=1), run)
+    assert load_state(run / "step-000027").step == 27
+
+
+def test_a_branch_decays_and_leaves_the_run_untouched(straight: Path, tmp_path: Path) -> None:
+    run, branch = tmp_path / "run", tmp_path / "branch"
+    loop.train(small_recipe(steps=4, checkpoint=2, schedule="constant", rate=1e-3), run)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    recipe = branched(run / "step-000002", {"decay": "3", "final_rate": "0.1"})
+    assert (recipe.steps, recipe.schedule) == (5, "constant")
+    loop.train(recipe, branch)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    entries = read_metrics(branch)
+    assert [entry["step"] for entry in entries] == [3, 4, 5]
+    rates = [entry["rate"] / 1e-3 for entry in entries]
+    assert rates == pytest.approx([0.1 + 0.9 * (1 - math.sqrt(share)) for share in (0, 1 / 3, 2 / 3)])
+    # Its first step is still at the full rate, on the lessons the run had: it begins where the run was.
+    assert entries[0]["loss"] == pytest.approx(read_metrics(run)[2]["loss"], rel=1e-5)
+    # The same words again resume the branch, which is at its end.
+    assert loop.train(recipe, branch) == branch / "step-000005"
+
+
+def test_a_branch_of_a_checkpoint_kept_for_good_starts_with_fresh_moments(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    loop.train(small_recipe(steps=5, checkpoint=1, keep=1, schedule="constant"), run)
+    assert not (run / "step-000002" / "optimiser.pt").exists()
+    loop.train(branched(run / "step-000002", {"decay": "2"}), tmp_path / "branch")
+    steps = {int(entry["step"]) for entry in load_state(tmp_path / "branch/step-000004").optimiser["state"].values()}
+    assert steps == {2}
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "settings", "message"),
+    [("step-000003", {}, "say over how many steps"), ("missing", {"decay": "2"}, "not a checkpoint of a run")],
+)
+def test_what_is_no_branch_is_refused(checkpoint: str, settings: dict[str, str], message: str, tmp_path: Path) -> None:
+    loop.train(small_recipe(steps=3, checkpoint=3), tmp_path)
+    with pytest.raises(InputError, match=message):
+        branched(tmp_path / checkpoint, settings)
+
+
+def test_auxiliary_steps_leave_the_decoder_as_it_is(tmp_path: Path) -> None:
+    loop.train(small_recipe(steps=3, checkpoint=1, keep=1, auxiliary_steps=2, weight_decay=0.5), tmp_path)
+    states = [load_state(tmp_path / f"step-00000{step}").model for step in (1, 2, 3)]
+    moved = [
+        {name for name in before if not torch.equal(before[name], after[name])} for before, after in pairwise(states)
+    ]
+    decoder = {name for name in states[0] if ".decoder." in name}
+    assert decoder
+    assert not decoder & moved[0]
+    assert any(name.startswith("atss_head.") for name in moved[0])
+    assert any(name.startswith("query_head.transformer.encoder.") for name in moved[0])
+    assert decoder & moved[1]
+    losses = [set(entry) for entry in read_metrics(tmp_path)]
+    assert "queries/giou" not in losses[1]
+    assert {"queries/giou", "atss/giou"} <= losses[2]
+
+
+def test_images_of_a_pass_share_the_average_of_their_losses(tmp_path: Path) -> None:
+    recipe = small_recipe(batch=2, steps=1, checkpoint=1)
+    lessons = Lessons(recipe, ("car",), None, ())
+    pair = [lessons[0], lessons[1]]
+    trainer = loop.Trainer(recipe, Accelerator(cpu=True), model := initial_model(recipe, ("car",)), *[None] * 3)  # type: ignore[arg-type]
+    trainer.optimiser = make_optimiser(model, recipe)
+    apart = trainer.gradients(pair, "auxiliary")
+    trainer.recipe = replace(recipe, images_per_pass=2)
+    together = trainer.gradients(pair, "auxiliary")
+    expected = model.loss(
+        [one.frame for one in pair],
+        [one.tokens for one in pair],
+        [{"boxes": one.boxes, "labels": one.labels} for one in pair],
+        [one.crop for one in pair],
+        kinds="auxiliary",
+    )
+    assert together["loss"] == pytest.approx(
+        float(torch.stack([value.detach() for value in expected.values()]).sum()), rel=1e-5
+    )
+    assert together["loss"] != pytest.approx(apart["loss"], rel=1e-3)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_says_how_to_resume(number: signal.Signals, tmp_path: Path) -> None:
+    command = [sys.executable, *_command(tmp_path, "steps=500", "checkpoint=400")]
+    process = subprocess.Popen(command, env=_environment(), stderr=subprocess.PIPE, text=True)
+    while len(read_metrics(tmp_path)) < 2:
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    done = newest(tmp_path)
+    assert done is not None
+    step = load_state(done).step
+    assert len(read_metrics(tmp_path)) == step < 400
+    assert f"stopped at step {step} of 500 and saved; run the same command to resume" in said
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,15 @@ def test_the_rate_warms_up_and_falls_by_half_a_cosine() -> None:
     assert optimiser.param_groups[0]["lr"] == pytest.approx(0.55)
 
 
+def test_a_constant_rate_stays_until_it_decays() -> None:
+    endless = small_recipe(schedule="constant", warmup=10, warmup_start=0.0)
+    assert [rate_at(endless, step, 100) for step in (5, 10, 99, 100_000)] == [0.5, 1.0, 1.0, 1.0]
+    falling = small_recipe(schedule="constant", warmup=10, decay=16, final_rate=0.2)
+    assert [rate_at(falling, step, 100) for step in (50, 84, 88, 93, 100)] == pytest.approx(
+        [1.0, 1.0, 0.6, 0.2 + 0.8 * 0.25, 0.2]
+    )
+
+
 def test_the_average_follows_its_formula() -> None:
     recipe = small_recipe(average=0.1, average_warmup=4)
     values = [torch.tensor([float(n)]) for n in range(5)]

@@ -34,6 +34,11 @@ def test_fields_are_set_from_text_as_their_kind() -> None:
         ("budgets", "1.5", "are not shares"),
         ("crop", "100", "not a multiple of 64"),
         ("precision", "fp8", "is not one of auto, fp32, bf16"),
+        ("schedule", "linear", "is not one of cosine, constant"),
+        ("rate", "nan", "rate: nan is not a finite number"),
+        ("weight_decay", "inf", "weight_decay: inf is not a finite number"),
+        ("images_per_pass", "3", "does not divide the batch of 4"),
+        ("tokenizers", "compact,tophat", "'tophat' is not one of single-pass, top-hat, top-hat.gate, compact"),
         ("synthetic", "2", "not a share between 0 and 1"),
     ],
 )

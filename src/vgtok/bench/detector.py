@@ -1,4 +1,4 @@
-"""What a detector costs on this machine: a frame from pixels to boxes, and one training step on a crop.
+"""What a detector costs on this machine: a frame from pixels to boxes.
 
 Weights are random: cost does not depend on them.
 """
@@ -82,28 +82,6 @@ class Speedup:
         return {**asdict(self), **ratios, "share_of_allowed": self.whole / self.allowed}
 
 
-@dataclass(frozen=True)
-class StepCost:
-    """Best and median seconds of one training step, forward, backward and update, and the processor time of the best.
-
-    Processor time is what the step would take on one quiet core.
-    """
-
-    config: str
-    budget: float
-    side: int
-    tokens: int
-    objects: int
-    threads: int
-    step_s: float
-    median_s: float
-    processor_s: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON has them."""
-        return asdict(self)
-
-
 def measure_detector(config: str, image: Path | None, budget: float, repeats: int) -> DetectorCost:
     """Run one 2048 x 1152 frame, a rendered one where none is given, from pixels to boxes."""
     torch.manual_seed(0)
@@ -155,30 +133,3 @@ def measure_speedup(config: str, image: Path | None, budget: float, repeats: int
     # The first round warms up and does not count.
     best = [min(times) for times in zip(*rounds[1:], strict=True)]
     return Speedup(config, budget, len(tokens), default_threads(), *best)
-
-
-def measure_step(config: str, side: int, budget: float, repeats: int) -> StepCost:
-    """Train on one rendered crop of `side` px; the first step warms up and does not count."""
-    torch.manual_seed(0)
-    model = CoDetr(detector_configuration(config))
-    scene = render_scene(_SEED, side, side)
-    frame = torch.from_numpy(scene.pixels).permute(2, 0, 1).contiguous()
-    tokens = Tokenizer(budget=budget, canvas="native")(scene.pixels)
-    kept = scene.labels < model.config.classes
-    target = {"boxes": torch.from_numpy(scene.boxes[kept]), "labels": torch.from_numpy(scene.labels[kept])}
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-5)
-
-    def step() -> None:
-        optimiser.zero_grad()
-        losses = model.loss([frame], [tokens], [target])
-        torch.autograd.backward(torch.stack(list(losses.values())).sum())
-        optimiser.step()
-
-    step()
-    rounds = []
-    for _ in range(repeats):
-        start, processor = time.perf_counter(), time.process_time()
-        step()
-        rounds.append((time.perf_counter() - start, time.process_time() - processor))
-    best, median = min(rounds), sorted(rounds)[len(rounds) // 2]
-    return StepCost(config, budget, side, len(tokens), int(kept.sum()), default_threads(), best[0], median[0], best[1])

@@ -130,22 +130,27 @@ def speedup(
 
 @app.command()
 def step(
-    config: Annotated[str, typer.Option(help="Configuration, e.g. co-detr-vit-tiny.")] = "co-detr-vit-tiny",
-    side: Annotated[int, typer.Option(min=64, help="Side of the crop in pixels.")] = 512,
+    config: Annotated[str, typer.Option(help="Configuration, e.g. co-detr-eva02-small.")] = "co-detr-vit-tiny",
+    side: Annotated[int, typer.Option(min=64, help="Side of the crop in px, a multiple of 64.")] = 512,
     budget: Annotated[float, typer.Option(help="Share of the dense grid to keep.")] = 1.0,
-    repeats: Annotated[int, typer.Option(min=1, help="Timed steps.")] = 10,
+    repeats: Annotated[int, typer.Option(min=1, help="Rounds the medians are taken over.")] = 5,
     json_: options.Json = False,
 ) -> None:
-    """Time one training step on a rendered crop: forward, every loss, backward, update."""
-    from vgtok.bench.detector import measure_step
+    """Time a training step on rendered crops, in turn by precision, losses and crops per pass."""
+    from vgtok.bench.step import measure_step
 
     cost = measure_step(config, side, budget, repeats)
     if json_:
         print(json.dumps(cost.to_dict()))
         return
-    console = Console()
-    console.print(f"{config}, {side} px, {cost.tokens} tokens, {cost.objects} objects, {cost.threads} threads")
-    console.print(f"best {cost.step_s:.2f} s, median {cost.median_s:.2f} s, processor time {cost.processor_s:.2f} s")
+    title = f"{config}, {side} px, {cost.tokens} tokens, {cost.objects} objects, {cost.threads} threads"
+    table = Table(title=f"{title}, medians of {repeats}", title_justify="left")
+    for heading in ("precision", "losses", "crops a pass", "s a crop", "processor s", "ratio"):
+        table.add_column(heading, justify="left" if heading in ("precision", "losses") else "right")
+    for row in cost.rows:
+        times = (f"{row.seconds_per_crop:.2f}", f"{row.processor_seconds_per_crop:.2f}", f"{row.ratio:.2f}")
+        table.add_row(row.precision, row.losses, str(row.crops_per_pass), *times)
+    Console().print(table)
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,9 +12,18 @@ from rich.table import Table
 from vgtok.cli import options
 from vgtok.errors import InputError
 
+if TYPE_CHECKING:
+    from vgtok.train.recipe import Recipe
+
 
 def train(
-    recipe: Annotated[str | None, typer.Argument(help="The recipe to follow; none lists them all.")] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Argument(
+            help="A recipe by name, a recipe.json, or a checkpoint of a run to branch off with --set decay=STEPS; "
+            "none lists the recipes."
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Change a field of the recipe: key=value, as often as needed.")
     ] = None,
@@ -24,12 +33,10 @@ def train(
     json_: options.Json = False,
 ) -> None:
     """Train a detector; several GPUs or nodes by the same words after `accelerate launch -m vgtok`."""
-    from vgtok.train.recipes import recipe_named
-
     if recipe is None:
         _list(json_)
         return
-    chosen = recipe_named(recipe).changed(_settings(set_ or []))
+    chosen = _chosen(recipe, _settings(set_ or []))
     try:
         from vgtok.train.loop import train as follow
     except ModuleNotFoundError as error:
@@ -40,6 +47,17 @@ def train(
         print(json.dumps({"recipe": chosen.to_dict(), "run": str(out), "checkpoint": str(folder)}))
     else:
         print(f"{folder}: trained; save it as a model with: vgtok convert run {out} MODEL")
+
+
+def _chosen(recipe: str, settings: dict[str, str]) -> "Recipe":
+    """A recipe by name, from a file, or that of the run a checkpoint belongs to, as a branch that decays."""
+    from vgtok.train.recipe import read_recipe
+    from vgtok.train.recipes import branched, recipe_named
+
+    path = Path(recipe)
+    if path.is_dir():
+        return branched(path, settings)
+    return (read_recipe(path) if path.suffix == ".json" else recipe_named(recipe)).changed(settings)
 
 
 def _settings(texts: list[str]) -> dict[str, str]:

@@ -26,14 +26,14 @@ _OBJECTS_AT_ONCE = 64
 
 
 class ATSSHead(nn.Module):
-    """A convolution each for classes and boxes, then logits, deltas and centerness per cell of every map."""
+    """A tower of convolutions each for classes and boxes, then logits, deltas and centerness per cell of every map."""
 
     def __init__(self, config: DetectorConfig) -> None:
         super().__init__()
         self.classes, self.weight = config.classes, config.auxiliary_weight
         self.strides = (*config.strides, 2 * config.strides[-1])
-        self.cls_convs = nn.ModuleList([ConvNorm(config.dim)])
-        self.reg_convs = nn.ModuleList([ConvNorm(config.dim)])
+        self.cls_convs = nn.ModuleList(ConvNorm(config.dim) for _ in range(config.atss_convs))
+        self.reg_convs = nn.ModuleList(ConvNorm(config.dim) for _ in range(config.atss_convs))
         self.atss_cls = nn.Conv2d(config.dim, config.classes, 3, padding=1)
         self.atss_reg = nn.Conv2d(config.dim, 4, 3, padding=1)
         self.atss_centerness = nn.Conv2d(config.dim, 1, 3, padding=1)

@@ -9,9 +9,6 @@ from vgtok.encode.config import EncoderConfig
 from vgtok.encode.registry import configuration
 from vgtok.errors import InputError
 
-Head = Literal["query", "atss"]
-"""The heads that predict."""
-
 Auxiliary = Literal["roi", "atss"]
 """Heads that help training; the RoI head brings the region proposals it reads with it."""
 
@@ -25,8 +22,8 @@ class DetectorConfig:
     `encoder` names a configuration of `vgtok.encode.registry` and `encoder_overrides` the fields it changes; `names`
     are the classes. `strides` of the pyramid are powers of two in pixels, one level each. `denoising` is the number of
     noised queries a group count is made of, `positives` the most boxes an auxiliary head hands to the decoder.
-    Proposals are cut to `proposals_before` ahead of suppression and to `proposals` after it; the RoI head trains on
-    `roi_samples` of them.
+    The ATSS head has `atss_convs` convolutions before its outputs. Proposals are cut to `proposals_before` ahead of
+    suppression and to `proposals` after it; the RoI head trains on `roi_samples` of them.
     """
 
     encoder: str
@@ -45,6 +42,7 @@ class DetectorConfig:
     box_noise: float = 0.4
     auxiliary: tuple[Auxiliary, ...] = ("roi", "atss")
     positives: int = 300
+    atss_convs: int = 1
     roi_hidden: int = 1024
     roi_samples: int = 512
     proposals_before: int = 4000

@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 from vgtok.detect.boxes import inverse_sigmoid, to_centres
 from vgtok.detect.config import DetectorConfig
-from vgtok.detect.losses import PADDING, Assigned, Targets
+from vgtok.detect.losses import PADDING, Assigned, Sizes, Targets, pixels_per_share
 from vgtok.detect.queries import QueryPart
 
 
 def denoising_queries(
-    targets: Sequence[Targets], embedding: nn.Embedding, config: DetectorConfig, size: tuple[int, int]
+    targets: Sequence[Targets], embedding: nn.Embedding, config: DetectorConfig, sizes: Sizes
 ) -> QueryPart | None:
     """Groups of noised copies of B images' objects; None where no image has any.
 
@@ -32,8 +32,7 @@ def denoising_queries(
     # (B, groups * 2 * most): per group all near copies, then all far ones
     labels, boxes = labels.repeat(1, groups * 2), boxes.repeat(1, groups * 2, 1)
     far = (torch.arange(groups * 2 * most, device=device) // most % 2).bool()
-    scale = boxes.new_tensor([size[1], size[0], size[1], size[0]])
-    noised = _noised_boxes(boxes / scale, far, config.box_noise)
+    noised = _noised_boxes(boxes / pixels_per_share(sizes, boxes), far, config.box_noise)
     content = embedding(_noised_labels(labels, config)) * (labels != PADDING)[..., None]
     group = torch.arange(groups, device=device).repeat_interleave(2 * most)
     wanted = torch.where(far & (labels != PADDING), config.classes, labels)

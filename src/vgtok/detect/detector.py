@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vgtok.detect.config import Auxiliary, Head
+from vgtok.detect.config import Auxiliary
+from vgtok.detect.heads import Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.result import Result, Timings
 from vgtok.errors import InputError

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 
 import torch
 
-from vgtok.detect.boxes import clip, inverse_sigmoid, to_centres
-from vgtok.detect.losses import PADDING, Assigned
+from vgtok.detect.boxes import inverse_sigmoid, to_centres
+from vgtok.detect.losses import PADDING, Assigned, Sizes, pixels_per_share
 from vgtok.detect.queries import QueryPart
 from vgtok.detect.query_head import QueryTransformer
 from vgtok.detect.roi import Positives
 
 
 def feedback_queries(
-    head: str, positives: Sequence[Positives], transformer: QueryTransformer, most: int, size: tuple[int, int]
+    head: str, positives: Sequence[Positives], transformer: QueryTransformer, most: int, sizes: Sizes
 ) -> QueryPart | None:
-    """The positives one head found in B images of (height, width), at most `most` each; None where there are none."""
+    """The positives one head found in B images, at most `most` each; None where there are none."""
     longest = min(most, max(len(found.labels) for found in positives))
     if longest == 0:
         return None
@@ -26,9 +26,9 @@ def feedback_queries(
         labels[image, : len(chosen)] = found.labels[chosen]
         boxes[image, : len(chosen)] = found.boxes[chosen]
         goals[image, : len(chosen)] = found.goals[chosen]
-    scale = boxes.new_tensor([size[1], size[0], size[1], size[0]])
     # Anchors may reach beyond the image; a reference may not.
-    shares = inverse_sigmoid(to_centres(clip(boxes, size) / scale)).sigmoid()
+    inside = (boxes / pixels_per_share(sizes, boxes)).clamp(0, 1)
+    shares = inverse_sigmoid(to_centres(inside)).sigmoid()
     group = torch.zeros(longest, dtype=torch.long, device=device)
     content = transformer.feedback(head, shares)
     return QueryPart(content, shares, group, sees_proposals=False, assigned=Assigned(labels, goals))

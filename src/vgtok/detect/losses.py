@@ -20,6 +20,10 @@ PADDING = -1
 """The label of a query that only fills a batch: no loss sees it."""
 
 
+Sizes = Sequence[tuple[int, int]]
+"""(height, width) in pixels of the frame each image of a batch is, or is a part of."""
+
+
 @dataclass(frozen=True)
 class SetPrediction:
     """What one stage predicts for every query: `logits` (B, Q, classes), `boxes` (B, Q, 4) as shares, by centre."""
@@ -47,12 +51,17 @@ class Assigned:
     boxes: Tensor
 
 
-def match(prediction: SetPrediction, targets: Sequence[Targets], size: tuple[int, int]) -> Assigned:
+def pixels_per_share(sizes: Sizes, like: Tensor) -> Tensor:
+    """(B, 1, 4) what turns shares x, y, x, y of B frames of (height, width) px into pixels, as `like` (any shape)."""
+    return like.new_tensor([[width, height, width, height] for height, width in sizes])[:, None]
+
+
+def match(prediction: SetPrediction, targets: Sequence[Targets], sizes: Sizes) -> Assigned:
     """Give each of the B images' objects to the query that costs least; the other queries are background."""
     logits, boxes = prediction.logits.detach().float(), prediction.boxes.detach().float()
     labels = torch.full(logits.shape[:2], logits.shape[2], dtype=torch.long, device=logits.device)
     goals = torch.zeros_like(boxes)
-    for image, target in enumerate(targets):
+    for image, (target, size) in enumerate(zip(targets, sizes, strict=True)):
         costs = matching_costs(logits[image], boxes[image], target.labels, target.boxes, size)
         rows, columns = assign_least_cost(costs)
         labels[image, rows] = target.labels[columns]
@@ -60,14 +69,14 @@ def match(prediction: SetPrediction, targets: Sequence[Targets], size: tuple[int
     return Assigned(labels, goals)
 
 
-def query_losses(prediction: SetPrediction, assigned: Assigned, size: tuple[int, int]) -> dict[str, Tensor]:
+def query_losses(prediction: SetPrediction, assigned: Assigned, sizes: Sizes) -> dict[str, Tensor]:
     """Weighted `class`, `l1` and `giou` losses, each over the number of objects among the queries' targets."""
     real = assigned.labels != PADDING
     logits, shares = prediction.logits[real].float(), prediction.boxes[real].float()
     labels, goals = assigned.labels[real], assigned.boxes[real]
     objects = labels < logits.shape[1]
     count = objects.sum().clamp(min=1)
-    scale = shares.new_tensor([size[1], size[0], size[1], size[0]])
+    scale = pixels_per_share(sizes, shares).expand_as(prediction.boxes)[real][objects]
     iou, giou = paired_iou(to_corners(shares[objects]) * scale, goals[objects])
     quality = torch.zeros_like(labels, dtype=logits.dtype)
     quality[objects] = iou.detach()

@@ -4,6 +4,7 @@ In training images of one size run together and sizes take turns; in prediction 
 rest runs image by image. No map is ever padded, so what an image's neighbours are changes nothing.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,14 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from vgtok.detect.atss import ATSSHead
-from vgtok.detect.config import DetectorConfig, Head
+from vgtok.detect.config import DetectorConfig
+from vgtok.detect.heads import Head
 from vgtok.detect.losses import Targets
 from vgtok.detect.postprocess import Prediction, best_boxes
 from vgtok.detect.pyramid import Pyramid
 from vgtok.detect.query_head import QueryHead
 from vgtok.detect.roi import RoIHead
 from vgtok.detect.rpn import RPNHead
-from vgtok.detect.training import group_losses
+from vgtok.detect.training import LossKinds, group_losses
 from vgtok.detect.view import View, cut
 from vgtok.encode.crop import Crop, whole_frame
 from vgtok.encode.dense import encode_dense
@@ -27,25 +29,28 @@ from vgtok.errors import InputError
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokens import Tokens
 
+_DECODING = re.compile(r"query_head\.(?!transformer\.encoder\.|transformer\.level_embeds|downsample\.)")
+"""Names of what only queries pass through; auxiliary heads read the encoded cells."""
+
 
 @dataclass(frozen=True)
 class SizeGroup:
     """Images of one grid: their `numbers` in the batch, `features` (b, D, rows, columns), `size` (height, width) px.
 
-    Each shows the part at its corner (x, y) of a `frame` of (height, width) px, what shares are shares of. Both sizes
-    are those of grids, whole numbers of cells.
+    Each shows the part at its corner (x, y) of a frame of its own (height, width) px, what shares are shares of. All
+    sizes are those of grids, whole numbers of cells.
     """
 
     numbers: tuple[int, ...]
     features: Tensor
     size: tuple[int, int]
-    frame: tuple[int, int]
+    frames: tuple[tuple[int, int], ...]
     corners: tuple[tuple[int, int], ...]
 
     @property
     def view(self) -> View:
         """How shares of the maps are shares of the frames."""
-        return cut(self.corners, self.size, self.frame, self.features)
+        return cut(self.corners, self.size, self.frames, self.features)
 
 
 class CoDetr(nn.Module):
@@ -103,11 +108,13 @@ class CoDetr(nn.Module):
         targets: Sequence[Mapping[str, Tensor]],
         crops: Sequence[Crop] | None = None,
         queries: int | None = None,
+        kinds: LossKinds = "all",
     ) -> dict[str, Tensor]:
         """Every weighted loss by name; targets hold (N, 4) `boxes` x0 y0 x1 y1 in canvas px and (N,) `labels`.
 
         Where images are parts of frames, `crops` say which; boxes stay in the image's own pixels, and `queries` may
-        be fewer than a whole frame has. Where sizes differ, each size counts by its share of the images.
+        be fewer than a whole frame has. Where sizes differ, each size counts by its share of the images. With `kinds`
+        'auxiliary' the decoder is not run, which costs less.
         """
         device = self.encoder.embedding.table.device
         objects = [
@@ -118,10 +125,16 @@ class CoDetr(nn.Module):
         maps = self.encoder(frames, tokens, crops=crops).maps
         for group in _by_size(maps, crops):
             share = len(group.numbers) / len(frames)
-            losses = group_losses(self, group, [objects[n] for n in group.numbers], queries)
+            losses = group_losses(self, group, [objects[n] for n in group.numbers], queries, kinds)
             for name, value in losses.items():
                 total[name] = total.get(name, 0) + share * value
         return total
+
+    def reached(self, kinds: LossKinds) -> list[nn.Parameter]:
+        """The parameters that losses of these kinds have a gradient for."""
+        if kinds == "all":
+            return list(self.parameters())
+        return [p for name, p in self.named_parameters() if not _DECODING.match(name)]
 
     def parts(self) -> dict[str, int]:
         """Parameters by part, the coarse tokens' fusion apart from the encoder."""
@@ -133,17 +146,17 @@ class CoDetr(nn.Module):
 
 
 def _by_size(maps: Sequence[Tensor], crops: Sequence[Crop] | None = None) -> Iterator[SizeGroup]:
-    """Stack (D, rows, columns) maps of equal size from frames of equal size, in order of first appearance."""
+    """Stack (D, rows, columns) maps of equal size, in order of first appearance."""
     grids = [(features.shape[1], features.shape[2]) for features in maps]
     crops = [whole_frame(grid) for grid in grids] if crops is None else crops
-    numbers: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}
-    for number, (grid, crop) in enumerate(zip(grids, crops, strict=True)):
-        numbers.setdefault((grid, crop.grid), []).append(number)
-    for (grid, frame), members in numbers.items():
+    numbers: dict[tuple[int, int], list[int]] = {}
+    for number, grid in enumerate(grids):
+        numbers.setdefault(grid, []).append(number)
+    for grid, members in numbers.items():
         yield SizeGroup(
             tuple(members),
             torch.stack([maps[n] for n in members]),
             (grid[0] * CELL, grid[1] * CELL),
-            (frame[0] * CELL, frame[1] * CELL),
+            tuple((crops[n].grid[0] * CELL, crops[n].grid[1] * CELL) for n in members),
             tuple((crops[n].x, crops[n].y) for n in members),
         )

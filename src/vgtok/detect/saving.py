@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from vgtok.detect.card import model_card
-from vgtok.detect.config import Auxiliary, DetectorConfig, Head
+from vgtok.detect.config import Auxiliary, DetectorConfig
 from vgtok.detect.detector import Detector
+from vgtok.detect.heads import Head
 from vgtok.detect.model import CoDetr
 from vgtok.encode.loading import check_state, read_state
 from vgtok.errors import InputError

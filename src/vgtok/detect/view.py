@@ -12,9 +12,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class View:
-    """A share of the frame is `shift` + `scale` times the share of the map: (B, 1, 2) and (2,), x before y.
+    """A share of the frame is `shift` + `scale` times the share of the map: (B, 1, 2) each, x before y.
 
-    A batch of whole frames has one shift of zero for all.
+    A batch of whole frames has one shift of zero and one scale of one for all.
     """
 
     shift: Tensor
@@ -31,11 +31,14 @@ class View:
 
 def whole(like: Tensor) -> View:
     """The view of maps that show whole frames, on the device of `like`."""
-    return View(torch.zeros(1, 1, 2, device=like.device), torch.ones(2, device=like.device))
+    return View(torch.zeros(1, 1, 2, device=like.device), torch.ones(1, 1, 2, device=like.device))
 
 
-def cut(corners: Sequence[tuple[int, int]], size: tuple[int, int], frame: tuple[int, int], like: Tensor) -> View:
-    """B maps of `size` (height, width) px, each at its (x, y) in a `frame` of (height, width) px."""
-    extent = torch.tensor([frame[1], frame[0]], device=like.device, dtype=torch.float32)
+def cut(
+    corners: Sequence[tuple[int, int]], size: tuple[int, int], frames: Sequence[tuple[int, int]], like: Tensor
+) -> View:
+    """B maps of `size` (height, width) px, each at its (x, y) in a frame of its own (height, width) px."""
+    # (B, 1, 2), width before height
+    extent = torch.tensor(frames, device=like.device, dtype=torch.float32).flip(1)[:, None]
     shift = torch.tensor(corners, device=like.device, dtype=torch.float32)[:, None] / extent
     return View(shift, torch.tensor([size[1], size[0]], device=like.device) / extent)

@@ -141,9 +141,15 @@ def _installed(module: str) -> bool:
 
 
 def _scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """SDPA of (B, L, heads, head_dim) tensors, which it wants heads first."""
-    out = functional.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), mask)
-    return out.transpose(1, 2)
+    """Attention of (B, L, heads, head_dim) tensors, which kernels want heads first."""
+    q, k, v = (part.transpose(1, 2) for part in (q, k, v))
+    if q.dtype == torch.bfloat16 and not q.is_cuda:
+        # On processors with bf16 torch's kernel is slower in it than in fp32, two products of matrices are not.
+        logits = (q @ k.transpose(2, 3)) * q.shape[-1] ** -0.5
+        chance = (logits if mask is None else logits + mask).softmax(dim=-1)
+        mixed: Tensor = chance.to(v.dtype) @ v
+        return mixed.transpose(1, 2)
+    return functional.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2)
 
 
 def _split(values: Tensor | None, sizes: list[int]) -> list[Tensor | None]:

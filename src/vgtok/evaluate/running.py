@@ -13,8 +13,8 @@ from vgtok.parallel import map_with_progress
 from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from vgtok.detect.config import Head
     from vgtok.detect.detector import Detector
+    from vgtok.detect.heads import Head
     from vgtok.detect.result import Result
 
 

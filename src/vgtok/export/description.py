@@ -3,8 +3,9 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
+from vgtok.detect.heads import Head
 from vgtok.encode.config import EncoderConfig
 from vgtok.errors import InputError
 from vgtok.export.layout import Bucket
@@ -12,9 +13,6 @@ from vgtok.tokenize.geometry import Extent
 
 FORMAT = "vgtok-onnx"
 FORMAT_VERSION = "1"
-
-Head = Literal["query", "atss"]
-"""As `vgtok.detect.config` has it, which needs torch."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vgtok.detect.config import Head
+from vgtok.detect.heads import Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.postprocess import Prediction, candidates
 from vgtok.encode.encoder import Encoder

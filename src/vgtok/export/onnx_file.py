@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vgtok.detect.config import Head
 from vgtok.detect.detector import DEFAULT_BUDGET, Detector
+from vgtok.detect.heads import Head
 from vgtok.errors import InputError, VGTokError
 from vgtok.export.description import Description
 from vgtok.export.graph import DetectorGraph

@@ -10,10 +10,11 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from vgtok.detect.heads import Head
 from vgtok.detect.result import Result, Timings
 from vgtok.detect.survivors import HARD_OVERLAP, LEAST_SCORE, OVERLAP, class_overlaps, greedy, soften
 from vgtok.errors import InputError, VGTokError
-from vgtok.export.description import Description, Head
+from vgtok.export.description import Description
 from vgtok.export.layout import graph_inputs, uniform_grids
 from vgtok.tokenize.canvas import Canvas, fit_canvas
 from vgtok.tokenize.images import ImageLike, read_image

@@ -7,7 +7,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
@@ -32,6 +32,19 @@ Budget = Annotated[float, Query(description="Share of the dense grid to keep, ex
 Rank = Annotated[float, Query(description="Share of busy nodes the gate stops, from 0 (no gate) to below 1.")]
 Scorer = Annotated[str, Query(description="Score, e.g. tophat, fused, compact, lambda_min, entropy.")]
 Splitter = Annotated[str, Query(description="quadtree (16, 32, 64 px) or single_pass (16, 32 px).")]
+
+
+def asked_settings(
+    budget: Budget = Settings.budget,
+    rank: Rank = Settings.rank,
+    scorer: Scorer = Settings.scorer,
+    splitter: Splitter = Settings.splitter,
+) -> Settings:
+    """The parameters of every route that say how a frame is read."""
+    return Settings(budget, rank, scorer, splitter)
+
+
+Asked = Annotated[Settings, Depends(asked_settings)]
 Name = Annotated[str, Query(max_length=200, description="What the frame is called in the answer: its image_id.")]
 Pictures = Annotated[bool, Query(description="Put the pictures into the answer, base64 JPEG.")]
 Threshold = Annotated[
@@ -60,17 +73,13 @@ def api_router(service: Service, limits: Limits, tokenizing: Turns, detecting: T
     @router.post("/tokenize", openapi_extra=_BODY)
     async def tokenize(
         request: Request,
-        budget: Budget = Settings.budget,
-        rank: Rank = Settings.rank,
-        scorer: Scorer = Settings.scorer,
-        splitter: Splitter = Settings.splitter,
+        settings: Asked,
         name: Name = DEFAULT_NAME,
         pictures: Pictures = False,
     ) -> Answer:
         """Tokens of the image file in the body."""
 
         def work() -> Answer:
-            settings = Settings(budget, rank, scorer, splitter)
             return _finished(service.tokenize(limits.read(data, name), name, settings), pictures)
 
         with tokenizing.place():
@@ -80,10 +89,7 @@ def api_router(service: Service, limits: Limits, tokenizing: Turns, detecting: T
     @router.post("/detect", openapi_extra=_BODY)
     async def detect(
         request: Request,
-        budget: Budget = Settings.budget,
-        rank: Rank = Settings.rank,
-        scorer: Scorer = Settings.scorer,
-        splitter: Splitter = Settings.splitter,
+        settings: Asked,
         score_threshold: Threshold = None,
         name: Name = DEFAULT_NAME,
         pictures: Pictures = False,
@@ -91,7 +97,6 @@ def api_router(service: Service, limits: Limits, tokenizing: Turns, detecting: T
         """Tokens and detections of the image file in the body."""
 
         def work() -> Answer:
-            settings = Settings(budget, rank, scorer, splitter)
             return _finished(service.detect(limits.read(data, name), name, settings, score_threshold), pictures)
 
         with detecting.place():

@@ -30,22 +30,14 @@ LEAST_PER_CENT = {"quadtree": 7, "single_pass": 25}
 
 
 class Listeners:
-    """One method per side of the page; `per_cent` is the budget slider's, the rest are names and values as shown."""
+    """One method per side of the page; the values of all controls come in the order `_request` has them."""
 
     def __init__(self, service: Service, limits: Limits, tokenizing: Turns, detecting: Turns) -> None:
         self.service, self.limits, self.tokenizing, self.detecting = service, limits, tokenizing, detecting
 
-    async def tokens(
-        self,
-        path: str | None,
-        rendered: str | None,
-        per_cent: float | None,
-        rank: float | None,
-        scorer: str,
-        splitter: str,
-    ) -> tuple[Any, ...]:
+    async def tokens(self, *controls: Any) -> tuple[Any, ...]:
         """The one sentence where something is wrong, then caption, picture, tiles and file of the tokens."""
-        frame, settings = _Frame(path, rendered), _settings(per_cent, rank, scorer, splitter)
+        frame, settings = _request(*controls)
 
         def work() -> tuple[Any, ...]:
             _sweep()
@@ -61,17 +53,9 @@ class Listeners:
             notice = gradio.HTML(tiles.notice(str(error)), visible=True)
             return notice, tiles.caption("Tokens"), None, "", _download(None)
 
-    async def detections(
-        self,
-        path: str | None,
-        rendered: str | None,
-        per_cent: float | None,
-        rank: float | None,
-        scorer: str,
-        splitter: str,
-    ) -> tuple[Any, ...]:
+    async def detections(self, *controls: Any) -> tuple[Any, ...]:
         """Caption, picture and tiles of the detections, the picture's file and the COCO json."""
-        frame, settings = _Frame(path, rendered), _settings(per_cent, rank, scorer, splitter)
+        frame, settings = _request(*controls)
 
         def work() -> tuple[Any, ...]:
             reading = self.service.detect(frame.pixels(self.limits, self.service.canvas), frame.name, settings)
@@ -118,11 +102,14 @@ class _Frame:
             raise RefusedError(400, f"{self.name}: it was kept for an hour and is gone; drop it again") from None
 
 
-def _settings(per_cent: float | None, rank: float | None, scorer: str, splitter: str) -> Settings:
-    """The controls as settings; a number that was wiped out to be typed anew counts as the default until it is."""
+def _request(
+    path: str | None, rendered: str | None, per_cent: float | None, rank: float | None, scorer: str, splitter: str
+) -> tuple[_Frame, Settings]:
+    """What the controls ask for; a number that was wiped out to be typed anew counts as the default until it is."""
     # The slider follows the splitter, but an event may come in before it has.
     budget = Settings.budget if per_cent is None else max(per_cent, LEAST_PER_CENT[splitter]) / 100
-    return Settings(budget, Settings.rank if rank is None else rank, scorer, splitter)
+    settings = Settings(budget, Settings.rank if rank is None else rank, scorer, splitter)
+    return _Frame(path, rendered), settings
 
 
 def _sweep() -> None:

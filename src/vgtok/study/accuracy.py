@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from vgtok.data.dataset import AnnotatedDataset
 from vgtok.data.subset import spread
-from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector
+from vgtok.detect.heads import Head
 from vgtok.detect.hub import load
 from vgtok.errors import InputError
 from vgtok.evaluate.boxes import Detections, GroundTruth, ground_truth, leading

@@ -22,8 +22,8 @@ import torch
 from numpy.typing import NDArray
 
 from vgtok import __version__
-from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector, Pixels
+from vgtok.detect.heads import Head
 from vgtok.detect.hub import load
 from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector, Pixels
+from vgtok.detect.heads import Head
 from vgtok.errors import InputError
 from vgtok.evaluate.boxes import Detections
 from vgtok.evaluate.mistakes import find_mistakes

@@ -18,7 +18,7 @@ from vgtok.data.augment import HorizontalFlip, Photometric, Sample
 from vgtok.data.dataset import Dataset
 from vgtok.data.synthetic import NAMES, render_scene
 from vgtok.encode.crop import Crop
-from vgtok.errors import InputError
+from vgtok.errors import BudgetError, InputError
 from vgtok.evaluate.running import label_map
 from vgtok.tokenize.canvas import Canvas, fit_canvas
 from vgtok.tokenize.geometry import ROOT
@@ -65,20 +65,21 @@ class Lessons:
         self.recipe, self.dataset, self.chosen = recipe, dataset, chosen
         self.data_labels = label_map(dataset.names, names) if dataset is not None else None
         self.scene_labels = label_map(NAMES, names)
-        self.tokenizers = {budget: _tokenizer(recipe, budget) for budget in recipe.budgets}
+        self.tokenizers = {budget: _tokenizers(recipe, budget) for budget in recipe.budgets}
 
     def __getitem__(self, number: int) -> Lesson:
         """The lesson of that number."""
         random = np.random.default_rng((self.recipe.seed, 1, number))
         budget = float(random.choice(self.recipe.budgets))
+        tokenizer = self._tokenizer(budget, random)
         rendered = self.dataset is None or random.random() < self.recipe.synthetic
         sample = self._rendered(random) if rendered else self._read(number)
         if self.recipe.flip:
             sample = HorizontalFlip()(sample, random)
         if rendered and self.recipe.crop:
-            return self._placed(number, sample, budget, random)
+            return self._placed(number, sample, tokenizer, budget, random)
         canvas, sample = self._fitted(sample, random)
-        tokens = self.tokenizers[budget].partition(canvas)
+        tokens = tokenizer.partition(canvas)
         x, y, height, width = self._window(canvas, sample, random)
         crop = Crop(x, y, canvas.height, canvas.width)
         part = tokens if (height, width) == (canvas.height, canvas.width) else tokens.crop(x, y, height, width)
@@ -113,12 +114,17 @@ class Lessons:
         scene = render_scene(int(random.integers(2**31)), width, height, scene_config(self.recipe))
         return _known(scene.pixels, scene.boxes, self.scene_labels[scene.labels], np.zeros((0, 4)))
 
-    def _placed(self, number: int, sample: Sample, budget: float, random: Generator) -> Lesson:
+    def _tokenizer(self, budget: float, random: Generator) -> Tokenizer:
+        """One of the tokenizers that reach a budget; where there is no choice, nothing is drawn."""
+        able = self.tokenizers[budget]
+        return able[int(random.integers(len(able)))] if len(able) > 1 else able[0]
+
+    def _placed(self, number: int, sample: Sample, tokenizer: Tokenizer, budget: float, random: Generator) -> Lesson:
         """A rendered crop at a place of its own in a frame that was never rendered."""
         (width, height), side = self.recipe.canvas, self.recipe.crop
         x, y = (ROOT * int(random.integers(max(0, length - side) // ROOT + 1)) for length in (width, height))
         canvas = fit_canvas(sample.image, "native")
-        tokens = self.tokenizers[budget].partition(canvas)
+        tokens = tokenizer.partition(canvas)
         crop = Crop(x, y, max(height, y + side), max(width, x + side))
         return self._lesson(number, sample, tokens, crop, budget, random)
 
@@ -178,10 +184,20 @@ class Lessons:
         )
 
 
-def _tokenizer(recipe: Recipe, budget: float) -> Tokenizer:
-    if recipe.table and budget < 1.0:
-        return Tokenizer.calibrated(recipe.table, budget, **recipe.reading)
-    return Tokenizer(budget, **recipe.reading)
+def _tokenizers(recipe: Recipe, budget: float) -> list[Tokenizer]:
+    """The recipe's tokenizers that reach a budget; Single-pass, for one, has a floor of a quarter."""
+    able, refusals = [], []
+    for reading in recipe.readings():
+        try:
+            if recipe.table and budget < 1.0:
+                able.append(Tokenizer.calibrated(recipe.table, budget, **reading))
+            else:
+                able.append(Tokenizer(budget, **reading))
+        except BudgetError as refusal:
+            refusals.append(refusal)
+    if not able:
+        raise refusals[0]
+    return able
 
 
 def _known(image: Any, boxes: Any, labels: Any, ignored: Any) -> Sample:

@@ -1,8 +1,8 @@
 """The loop: lessons in, updates, checkpoints and reports out; on one process or many, by accelerate.
 
-Every lesson is a forward pass of its own with random numbers of its own, and gradients are averaged over processes
-once per step. So one process and several give the same update for the same lessons, and a run that was stopped, even
-killed, goes on as if it had not been.
+Every forward pass has random numbers of its own, and gradients are averaged over processes once per step. So one
+process and several give the same update for the same lessons, and a run that was stopped, even killed, goes on as if
+it had not been.
 """
 
 import json
@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,17 +20,35 @@ from accelerate.utils import set_seed
 from torch import Tensor
 
 from vgtok.data.dataset import AnnotatedDataset, open_annotated
+from vgtok.data.sequences import kept_apart
 from vgtok.detect.model import CoDetr
+from vgtok.detect.training import LossKinds
 from vgtok.encode.loading import check_state
-from vgtok.errors import InputError
+from vgtok.errors import InputError, RunInterruptedError
 from vgtok.files import write_text
 from vgtok.train.journal import Journal
 from vgtok.train.lessons import Lesson, Lessons
 from vgtok.train.model import initial_model
 from vgtok.train.optimiser import Average, make_optimiser, set_rate
-from vgtok.train.recipe import SYNTHETIC, Recipe
-from vgtok.train.state import MODEL_FILE, RECIPE_FILE, State, load_state, newest, save_state
+from vgtok.train.precision import best_precision
+from vgtok.train.recipe import RECIPE_FILE, SYNTHETIC, Recipe, read_recipe
+from vgtok.train.state import MODEL_FILE, State, load_state, newest, save_state
+from vgtok.train.stopping import Stop, stopped_by_signals
 from vgtok.train.validation import score, validation_images
+
+_CHANGEABLE = {
+    "steps",
+    "epochs",
+    "auxiliary_steps",
+    "decay",
+    "precision",
+    "checkpoint",
+    "keep",
+    "evaluate",
+    "evaluate_images",
+    "evaluate_budget",
+}
+"""Settings a run may be resumed with other values of: how long it is, how it is computed, saved and watched."""
 
 
 @dataclass(frozen=True)
@@ -44,26 +63,34 @@ class Material:
 
 def train(recipe: Recipe, run: Path) -> Path:
     """Follow a recipe in a folder of its own, from its last checkpoint where there is one; returns the last one."""
-    accelerator = Accelerator(mixed_precision="bf16" if _halves(recipe) else "no")
+    precision = best_precision() if recipe.precision == "auto" else recipe.precision
+    accelerator = Accelerator(mixed_precision="bf16" if precision == "bf16" else "no")
     material = _material(recipe)
     steps = recipe.steps or math.ceil(recipe.epochs * len(material.training) / recipe.batch)
     if steps < 1:
         raise InputError("steps: neither steps nor epochs say how long to train; use --set steps=1000")
-    if recipe.batch % accelerator.num_processes:
-        raise InputError(f"batch: {recipe.batch} lessons do not divide among {accelerator.num_processes} processes")
+    passes = recipe.batch // recipe.images_per_pass
+    if passes % accelerator.num_processes:
+        raise InputError(
+            f"batch: {passes} passes of {recipe.images_per_pass} images do not divide among "
+            f"{accelerator.num_processes} processes"
+        )
+    _refuse_another_recipe(recipe, run)
     set_seed(recipe.seed)
     model = initial_model(recipe, material.names).to(accelerator.device)
     optimiser = make_optimiser(model, recipe)
     average = Average(model.state_dict(), recipe)
     step, seconds = 0, 0.0
-    if (folder := newest(run)) is not None:
+    folder = newest(run) or (Path(recipe.branch) if recipe.branch else None)
+    if folder is not None:
         state = load_state(folder)
-        # A folder another recipe was followed in is refused by the tensors that differ.
         check_state(state.model, model, str(folder))
         step, seconds = state.step, state.seconds
         model.load_state_dict(state.model)
         average.tensors = {name: tensor.to(accelerator.device) for name, tensor in state.average.items()}
-        optimiser.load_state_dict(state.optimiser)
+        # A checkpoint kept for good has none: a branch of it starts with fresh moments.
+        if state.optimiser:
+            optimiser.load_state_dict(state.optimiser)
     lessons = Lessons(recipe, material.names, material.dataset, material.training)
     trainer = Trainer(recipe, accelerator, model, optimiser, average, steps)
     if not accelerator.is_main_process:
@@ -72,8 +99,8 @@ def train(recipe: Recipe, run: Path) -> Path:
     for name, document in ((RECIPE_FILE, recipe.to_dict()), (MODEL_FILE, model.config.to_dict())):
         write_text(run / name, json.dumps(document, indent=1) + "\n")
     images = validation_images(recipe, run, material.dataset, material.held_out) if recipe.evaluate else None
-    with Journal(run, step, steps) as journal:
-        return _lead(trainer, lessons, images, journal, run, step, seconds)
+    with Journal(run, step, steps) as journal, stopped_by_signals() as stop:
+        return _lead(trainer, lessons, images, journal, run, step, seconds, stop)
 
 
 @dataclass
@@ -96,7 +123,8 @@ class Trainer:
         """One step on the lessons of this process; returns its losses by part, their sum, the norm and the rate."""
         self.model.train()
         rate = set_rate(self.optimiser, self.recipe, step, self.steps)
-        parts = self.gradients(lessons)
+        kinds: LossKinds = "auxiliary" if step < self.recipe.auxiliary_steps else "all"
+        parts = self.gradients(lessons, kinds)
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip))
         loss = parts["loss"]
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -109,33 +137,37 @@ class Trainer:
         self.average.update(self.model.state_dict(), step)
         return {**parts, "norm": norm, "rate": rate}
 
-    def gradients(self, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """Leave the mean gradient over the lessons of all processes; returns their mean `loss`.
+    def gradients(self, lessons: Sequence[Lesson], kinds: LossKinds) -> dict[str, float]:
+        """Leave the mean gradient over the passes of all processes; returns their mean `loss`.
 
-        Beside it are the losses by part of this process's own lessons.
+        Beside it are the losses by part of this process's own passes.
         """
-        for parameter in self.model.parameters():
+        self.optimiser.zero_grad()
+        for parameter in self.model.reached(kinds):
             # Zero, never none: what a lesson leaves out must still add up over processes.
             parameter.grad = torch.zeros_like(parameter)
         sums: dict[str, float] = {}
         loss = torch.zeros((), device=self.accelerator.device)
-        for lesson in lessons:
-            # What noise and samples the losses draw follows from the lesson, wherever it is learnt.
-            torch.manual_seed(int(np.random.default_rng((self.recipe.seed, 3, lesson.number)).integers(2**63)))
+        size = self.recipe.images_per_pass
+        passes = [lessons[first : first + size] for first in range(0, len(lessons), size)]
+        for members in passes:
+            # What noise and samples the losses draw follows from the lessons, wherever they are learnt.
+            torch.manual_seed(int(np.random.default_rng((self.recipe.seed, 3, members[0].number)).integers(2**63)))
             with self.accelerator.autocast():
                 losses = self.model.loss(
-                    [lesson.frame.to(self.accelerator.device)],
-                    [lesson.tokens],
-                    [{"boxes": lesson.boxes, "labels": lesson.labels}],
-                    [lesson.crop],
+                    [lesson.frame.to(self.accelerator.device) for lesson in members],
+                    [lesson.tokens for lesson in members],
+                    [{"boxes": lesson.boxes, "labels": lesson.labels} for lesson in members],
+                    [lesson.crop for lesson in members],
                     self.recipe.crop_queries or None,
+                    kinds,
                 )
-            total = torch.stack([value.float() for value in losses.values()]).sum() / self.recipe.batch
+            total = torch.stack([value.float() for value in losses.values()]).sum() * size / self.recipe.batch
             torch.autograd.backward(total)
             loss += total.detach()
             for name, value in losses.items():
                 part, *_, kind = name.split("/")
-                sums[f"{part}/{kind}"] = sums.get(f"{part}/{kind}", 0.0) + float(value.detach()) / len(lessons)
+                sums[f"{part}/{kind}"] = sums.get(f"{part}/{kind}", 0.0) + float(value.detach()) / len(passes)
         self._add_up([p.grad for p in self.model.parameters() if p.grad is not None])
         return {**sums, "loss": float(self.accelerator.reduce(loss, "sum"))}
 
@@ -160,12 +192,13 @@ def _lead(
     run: Path,
     step: int,
     seconds: float,
+    stop: Stop,
 ) -> Path:
     """Train as the process that reports, saves and evaluates."""
     recipe, steps = trainer.recipe, trainer.steps
     queue = lessons.ahead(trainer.numbers(step))
     per = recipe.batch // trainer.accelerator.num_processes
-    while step < steps:
+    while step < steps and not stop.asked:
         started = time.perf_counter()
         taken = [next(queue) for _ in range(per)]
         report = trainer.update(step, taken)
@@ -187,8 +220,10 @@ def _lead(
                 scores = score(trainer.model.config, trainer.average.tensors, recipe, images)
             journal.write({"step": step, "lessons": step * recipe.batch, **scores})
             journal.say(f"step {step}: " + ", ".join(f"{name} {value:.2f}" for name, value in scores.items()))
-        if step % recipe.checkpoint == 0 or step == steps:
+        if step % recipe.checkpoint == 0 or step == steps or stop.asked:
             save_state(run, trainer.state(step, seconds), recipe.keep)
+    if stop.asked and step < steps:
+        raise RunInterruptedError(f"{run}: stopped at step {step} of {steps} and saved; run the same command to resume")
     folder = newest(run)
     assert folder is not None
     return folder
@@ -202,15 +237,6 @@ def _follow(trainer: Trainer, lessons: Lessons, step: int) -> None:
         trainer.update(at, [next(queue) for _ in range(per)])
 
 
-def _halves(recipe: Recipe) -> bool:
-    """Whether to compute in bf16: where asked for, or where the device is made for it."""
-    if recipe.precision != "auto":
-        return recipe.precision == "bf16"
-    if torch.cuda.is_available():
-        return bool(torch.cuda.is_bf16_supported())
-    return bool(torch.cpu._is_avx512_bf16_supported())
-
-
 def _material(recipe: Recipe) -> Material:
     """Open the data and set some of it apart where validation has none of its own."""
     if recipe.data == SYNTHETIC:
@@ -219,6 +245,22 @@ def _material(recipe: Recipe) -> Material:
         raise InputError("data: this recipe needs a data set; use --set data=visdrone:DIR or another")
     dataset = open_annotated(recipe.data)
     count = len(dataset.images)
-    apart = {int(place) for place in np.linspace(0, count - 1, recipe.held_out)} if recipe.held_out else set()
-    training = [index for index in range(count) if index not in apart]
-    return Material(dataset, training, sorted(apart), recipe.classes or dataset.names)
+    apart = kept_apart([Path(image) for image in dataset.images], recipe.held_out)
+    training = sorted(set(range(count)) - set(apart))
+    return Material(dataset, training, apart, recipe.classes or dataset.names)
+
+
+def _refuse_another_recipe(recipe: Recipe, run: Path) -> None:
+    """A folder holds one run: a checkpoint of other settings is not gone on with."""
+    if newest(run) is None or not (run / RECIPE_FILE).is_file():
+        return
+    stored = read_recipe(run / RECIPE_FILE).to_dict()
+    wanted = recipe.to_dict()
+    differing = [name for name in wanted if stored[name] != wanted[name] and name not in _CHANGEABLE]
+    if differing:
+        listed = ", ".join(f"{name} {_shown(stored[name])} there, {_shown(wanted[name])} here" for name in differing)
+        raise InputError(f"{run}: holds a run with other settings ({listed}); choose another --out, or delete it")
+
+
+def _shown(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value) or "none"

@@ -27,6 +27,7 @@ def make_optimiser(model: CoDetr, recipe: Recipe) -> torch.optim.AdamW:
             for (scale, decayed), members in groups.items()
         ],
         lr=recipe.rate,
+        fused=True,
     )
 
 
@@ -50,9 +51,13 @@ def set_rate(optimiser: torch.optim.Optimizer, recipe: Recipe, step: int, steps:
 
 
 def rate_at(recipe: Recipe, step: int, steps: int) -> float:
-    """The share of the full rate at a step: a line up, then half a cosine down."""
+    """The share of the full rate at a step: a line up, then half a cosine down, or level and a short way down."""
     if step < recipe.warmup:
         return recipe.warmup_start + (1 - recipe.warmup_start) * step / recipe.warmup
+    if recipe.schedule == "constant":
+        # Fast at first and slow at the end keeps more of what the full rate learned than a line.
+        share = max(0.0, 1 - (steps - step) / recipe.decay) if recipe.decay else 0.0
+        return recipe.final_rate + (1 - recipe.final_rate) * (1 - math.sqrt(share))
     share = min(1.0, (step - recipe.warmup) / max(1, steps - recipe.warmup))
     return recipe.final_rate + (1 - recipe.final_rate) * 0.5 * (1 + math.cos(math.pi * share))
 

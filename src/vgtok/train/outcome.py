@@ -9,13 +9,15 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-from vgtok.detect.config import DetectorConfig, Head
+from vgtok.detect.config import DetectorConfig
 from vgtok.detect.detector import Detector
+from vgtok.detect.heads import Head
 from vgtok.detect.saving import filled
 from vgtok.errors import InputError
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.train.journal import read_metrics
-from vgtok.train.state import MODEL_FILE, RECIPE_FILE, checkpoints
+from vgtok.train.recipe import RECIPE_FILE
+from vgtok.train.state import MODEL_FILE, checkpoints
 
 HISTORY_FILE = "training.csv"
 _HISTORY_ROWS = 40

@@ -1,9 +1,10 @@
 """Recipes by name: the paper's for GPUs, the one of the shipped model, and one small enough for a test."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from vgtok.errors import InputError
-from vgtok.train.recipe import SYNTHETIC, Recipe
+from vgtok.train.recipe import RECIPE_FILE, STATE_FILE, SYNTHETIC, Recipe, read_recipe
 
 _PAPER = Recipe(
     name="paper-visdrone-dense",
@@ -83,6 +84,21 @@ RECIPES: dict[str, Recipe] = {
     )
 }
 """Every recipe by name."""
+
+
+def branched(checkpoint: Path, settings: dict[str, str]) -> Recipe:
+    """The recipe of the run a checkpoint belongs to, as a branch from there in which the rate falls over `decay` steps.
+
+    The run itself is only read.
+    """
+    file, state = checkpoint.parent / RECIPE_FILE, checkpoint / STATE_FILE
+    if not file.is_file() or not state.is_file():
+        raise InputError(f"{checkpoint}: not a checkpoint of a run; name a folder like RUN/step-001000")
+    chosen = read_recipe(file).changed({"schedule": "constant", **settings, "branch": str(checkpoint)})
+    if not chosen.decay:
+        raise InputError(f"{checkpoint}: say over how many steps the branch decays, for example --set decay=300")
+    step = int(checkpoint.name.removeprefix("step-"))
+    return replace(chosen, steps=step + chosen.decay)
 
 
 def recipe_named(name: str) -> Recipe:

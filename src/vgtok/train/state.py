@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from vgtok.errors import InputError
+from vgtok.train.recipe import STATE_FILE
 
-RECIPE_FILE, MODEL_FILE = "recipe.json", "model.json"
-"""What a run writes beside its checkpoints: the recipe it follows and the configuration of its model."""
+MODEL_FILE = "model.json"
+"""What a run writes beside its checkpoints and its recipe: the configuration of its model."""
 
 _PATTERN = "step-[0-9][0-9][0-9][0-9][0-9][0-9]*"
 
@@ -46,10 +48,12 @@ def save_state(run: Path, state: State, kept_every: int) -> Path:
         save_file({name: tensor.contiguous() for name, tensor in state.model.items()}, draft / "model.safetensors")
         save_file({name: tensor.contiguous() for name, tensor in state.average.items()}, draft / "average.safetensors")
         torch.save(state.optimiser, draft / "optimiser.pt")
-        (draft / "state.json").write_text(json.dumps({"step": state.step, "seconds": state.seconds}) + "\n")
+        (draft / STATE_FILE).write_text(
+            json.dumps({"step": state.step, "seconds": state.seconds}) + "\n", encoding="utf-8"
+        )
         shutil.rmtree(folder, ignore_errors=True)
         draft.rename(folder)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, SafetensorError) as error:
         # torch and safetensors report a full disk each in their own way.
         shutil.rmtree(draft, ignore_errors=True)
         last = newest(run)
@@ -66,15 +70,16 @@ def save_state(run: Path, state: State, kept_every: int) -> Path:
 
 
 def load_state(folder: Path) -> State:
-    """Read a checkpoint."""
+    """Read a checkpoint; one kept for good has an empty optimizer state."""
+    optimiser = folder / "optimiser.pt"
     try:
-        about = json.loads((folder / "state.json").read_text())
+        about = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
         return State(
             int(about["step"]),
             float(about["seconds"]),
             load_file(folder / "model.safetensors"),
             load_file(folder / "average.safetensors"),
-            torch.load(folder / "optimiser.pt", map_location="cpu", weights_only=True),
+            torch.load(optimiser, map_location="cpu", weights_only=True) if optimiser.is_file() else {},
         )
     except Exception as error:
         raise InputError(f"{folder}: damaged checkpoint ({error}); delete it to go on from the one before") from None
