@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgtok.detect.anchors import BACKGROUND, UNDECIDED, assign_by_overlap, level_anchors, sample
-from vgtok.detect.atss import assign_by_statistics, centerness
+from vgtok.detect.atss import assign_by_statistics, centerness, enlarged
 from vgtok.detect.boxes import paired_iou
 
 
@@ -83,3 +83,23 @@ def test_centerness_is_one_in_the_middle_and_zero_at_the_border() -> None:
     boxes = torch.tensor([[0.0, 0, 20, 10]]).expand(3, 4)
     anchors = torch.tensor([[5.0, 0, 15, 10], [-5.0, 0, 5, 10], [0.0, 0, 10, 10]])
     torch.testing.assert_close(centerness(anchors, boxes), torch.tensor([1.0, 0.0, (1 / 3) ** 0.5]))
+
+
+@given(st.floats(0, 90), st.floats(0, 90), st.floats(0.5, 7.5), st.floats(0.5, 7.5))
+@settings(deadline=None)
+def test_an_object_between_the_centres_of_cells_finds_an_anchor(x: float, y: float, width: float, height: float) -> None:
+    levels = level_anchors([(16, 16), (8, 8)], (8, 16), (8.0,), (1.0,), torch.zeros(()))
+    box = torch.tensor([[x, y, x + width, y + height]])
+    owner = assign_by_statistics(levels, box, least=1.5 / 8)
+    anchors = torch.cat(levels)[owner == 0]
+    assert len(anchors)
+    assert centerness(anchors, enlarged(box.expand(len(anchors), 4), anchors, 1.5 / 8)).max() > 0.19
+
+
+def test_a_box_larger_than_its_cell_stays_as_it_is() -> None:
+    boxes = torch.tensor([[0.0, 0.0, 9.0, 20.0], [4.0, 4.0, 6.0, 16.0]])
+    anchors = torch.tensor([[-32.0, -32.0, 32.0, 32.0]]).expand(2, 4)
+    assert enlarged(boxes, anchors, 0.0) is boxes
+    grown = enlarged(boxes, anchors, 1 / 8)
+    torch.testing.assert_close(grown[0], boxes[0])
+    torch.testing.assert_close(grown[1], torch.tensor([1.0, 4.0, 9.0, 16.0]))

@@ -32,6 +32,7 @@ class ATSSHead(nn.Module):
         super().__init__()
         self.classes, self.weight = config.classes, config.auxiliary_weight
         self.strides = (*config.strides, 2 * config.strides[-1])
+        self.least = config.atss_least_cells / _SCALE
         self.cls_convs = nn.ModuleList(ConvNorm(config.dim) for _ in range(config.atss_convs))
         self.reg_convs = nn.ModuleList(ConvNorm(config.dim) for _ in range(config.atss_convs))
         self.atss_cls = nn.Conv2d(config.dim, config.classes, 3, padding=1)
@@ -65,13 +66,13 @@ class ATSSHead(nn.Module):
         by_class, by_overlap, by_centre, count, weight = zero, zero, zero, 0, zero
         positives = []
         for image, target in enumerate(targets):
-            owner = assign_by_statistics(levels, target.boxes)
+            owner = assign_by_statistics(levels, target.boxes, self.least)
             found = (owner >= 0).nonzero().flatten()
             labels = torch.full((len(anchors),), self.classes, dtype=torch.long, device=anchors.device)
             labels[found] = target.labels[owner[found]]
             goals = target.boxes[owner[found]]
             by_class = by_class + focal(logits[image], labels).sum()
-            middle = centerness(anchors[found], goals)
+            middle = centerness(anchors[found], enlarged(goals, anchors[found], self.least))
             giou = paired_iou(decode(anchors[found], deltas[image, found], _STDS), goals)[1]
             by_overlap = by_overlap + ((1 - giou) * middle).sum()
             by_centre = by_centre + functional.binary_cross_entropy_with_logits(
@@ -111,12 +112,13 @@ class ATSSHead(nn.Module):
         return level_anchors(shapes, self.strides, (_SCALE,), (1.0,), maps[0])
 
 
-def assign_by_statistics(levels: Sequence[Tensor], objects: Tensor) -> Tensor:
+def assign_by_statistics(levels: Sequence[Tensor], objects: Tensor, least: float = 0.0) -> Tensor:
     """(A,) object each anchor of all (A_l, 4) levels answers for, among (N, 4) corner boxes.
 
     Candidates are the nine anchors of every level nearest to an object's centre. One becomes positive if it overlaps
     the object by at least the mean plus the deviation of the candidates' overlaps, and its centre lies inside it. An
-    anchor wanted twice goes to the object it overlaps more.
+    anchor wanted twice goes to the object it overlaps more. For the second condition an object is at least the share
+    `least` of the anchor's side: the centres of anchors are a cell apart, and a smaller object may lie between them.
     """
     anchors = torch.cat(list(levels))
     owner = torch.full((len(anchors),), BACKGROUND, dtype=torch.long, device=anchors.device)
@@ -134,7 +136,8 @@ def assign_by_statistics(levels: Sequence[Tensor], objects: Tensor) -> Tensor:
         overlap = paired_iou(anchors[candidates], boxes[:, None])[0]
         threshold = overlap.mean(dim=1, keepdim=True) + overlap.std(dim=1, keepdim=True)
         middle = to_centres(anchors[candidates])[..., :2]
-        margin = torch.minimum(middle - boxes[:, None, :2], boxes[:, None, 2:] - middle).amin(dim=-1)
+        grown = enlarged(boxes[:, None], anchors[candidates], least)
+        margin = torch.minimum(middle - grown[..., :2], grown[..., 2:] - middle).amin(dim=-1)
         row, column = ((overlap >= threshold) & (margin > 0.01)).nonzero(as_tuple=True)
         wanted, amount = candidates[row, column], overlap[row, column]
         reached = best.scatter_reduce(0, wanted, amount, "amax")
@@ -142,6 +145,15 @@ def assign_by_statistics(levels: Sequence[Tensor], objects: Tensor) -> Tensor:
         owner[wanted[wins]] = start + row[wins]
         best = reached
     return owner
+
+
+def enlarged(boxes: Tensor, anchors: Tensor, least: float) -> Tensor:
+    """(..., 4) corner boxes whose sides are at least the share `least` of those of their (..., 4) anchors."""
+    if not least:
+        return boxes
+    centre, size = to_centres(boxes).split(2, dim=-1)
+    half = torch.maximum(size, (anchors[..., 2:] - anchors[..., :2]) * least) / 2
+    return torch.cat([centre - half, centre + half], dim=-1)
 
 
 def centerness(anchors: Tensor, boxes: Tensor) -> Tensor:

@@ -22,7 +22,8 @@ class DetectorConfig:
     `encoder` names a configuration of `vgtok.encode.registry` and `encoder_overrides` the fields it changes; `names`
     are the classes. `strides` of the pyramid are powers of two in pixels, one level each. `denoising` is the number of
     noised queries a group count is made of, `positives` the most boxes an auxiliary head hands to the decoder.
-    The ATSS head has `atss_convs` convolutions before its outputs. Proposals are cut to `proposals_before` ahead of
+    The ATSS head has `atss_convs` convolutions before its outputs; an object smaller than `atss_least_cells` cells
+    counts as large as that when anchors are assigned, so that those above 1 leave none without one. Proposals are cut to `proposals_before` ahead of
     suppression and to `proposals` after it; the RoI head trains on `roi_samples` of them.
     """
 
@@ -43,6 +44,7 @@ class DetectorConfig:
     auxiliary: tuple[Auxiliary, ...] = ("roi", "atss")
     positives: int = 300
     atss_convs: int = 1
+    atss_least_cells: float = 0.0
     roi_hidden: int = 1024
     roi_samples: int = 512
     proposals_before: int = 4000
