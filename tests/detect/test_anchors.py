@@ -87,8 +87,10 @@ def test_centerness_is_one_in_the_middle_and_zero_at_the_border() -> None:
 
 @given(st.floats(0, 90), st.floats(0, 90), st.floats(0.5, 7.5), st.floats(0.5, 7.5))
 @settings(deadline=None)
-def test_an_object_between_the_centres_of_cells_finds_an_anchor(x: float, y: float, width: float, height: float) -> None:
-    levels = level_anchors([(16, 16), (8, 8)], (8, 16), (8.0,), (1.0,), torch.zeros(()))
+def test_an_object_between_the_centres_of_cells_finds_an_anchor(
+    x: float, y: float, width: float, height: float
+) -> None:
+    levels = level_anchors([(16, 16), (8, 8), (4, 4), (2, 2)], (8, 16, 32, 64), (8.0,), (1.0,), torch.zeros(()))
     box = torch.tensor([[x, y, x + width, y + height]])
     owner = assign_by_statistics(levels, box, least=1.5 / 8)
     anchors = torch.cat(levels)[owner == 0]

@@ -151,7 +151,7 @@ def enlarged(boxes: Tensor, anchors: Tensor, least: float) -> Tensor:
     """(..., 4) corner boxes whose sides are at least the share `least` of those of their (..., 4) anchors."""
     if not least:
         return boxes
-    centre, size = to_centres(boxes).split(2, dim=-1)
+    centre, size = torch.split(to_centres(boxes), 2, dim=-1)
     half = torch.maximum(size, (anchors[..., 2:] - anchors[..., :2]) * least) / 2
     return torch.cat([centre - half, centre + half], dim=-1)
 

@@ -23,8 +23,8 @@ class DetectorConfig:
     are the classes. `strides` of the pyramid are powers of two in pixels, one level each. `denoising` is the number of
     noised queries a group count is made of, `positives` the most boxes an auxiliary head hands to the decoder.
     The ATSS head has `atss_convs` convolutions before its outputs; an object smaller than `atss_least_cells` cells
-    counts as large as that when anchors are assigned, so that those above 1 leave none without one. Proposals are cut to `proposals_before` ahead of
-    suppression and to `proposals` after it; the RoI head trains on `roi_samples` of them.
+    counts as large as that when anchors are assigned, as it may lie between their centres. Proposals are cut to
+    `proposals_before` ahead of suppression and to `proposals` after it; the RoI head trains on `roi_samples` of them.
     """
 
     encoder: str

@@ -92,15 +92,16 @@ def train(recipe: Recipe, run: Path) -> Path:
         if state.optimiser:
             optimiser.load_state_dict(state.optimiser)
     lessons = Lessons(recipe, material.names, material.dataset, material.training)
-    trainer = Trainer(recipe, accelerator, model, optimiser, average, steps)
+    trainer = Trainer(recipe, accelerator, model, optimiser, average, steps, Stop())
     if not accelerator.is_main_process:
-        _follow(trainer, lessons, step)
+        with stopped_by_signals(trainer.stop):
+            _follow(trainer, lessons, step)
         return run
     for name, document in ((RECIPE_FILE, recipe.to_dict()), (MODEL_FILE, model.config.to_dict())):
         write_text(run / name, json.dumps(document, indent=1) + "\n")
     images = validation_images(recipe, run, material.dataset, material.held_out) if recipe.evaluate else None
-    with Journal(run, step, steps) as journal, stopped_by_signals() as stop:
-        return _lead(trainer, lessons, images, journal, run, step, seconds, stop)
+    with Journal(run, step, steps) as journal, stopped_by_signals(trainer.stop):
+        return _lead(trainer, lessons, images, journal, run, step, seconds)
 
 
 @dataclass
@@ -113,6 +114,7 @@ class Trainer:
     optimiser: torch.optim.AdamW
     average: Average
     steps: int
+    stop: Stop
 
     def numbers(self, step: int) -> list[int]:
         """The lessons of this process from `step` to the end."""
@@ -169,7 +171,10 @@ class Trainer:
                 part, *_, kind = name.split("/")
                 sums[f"{part}/{kind}"] = sums.get(f"{part}/{kind}", 0.0) + float(value.detach()) / len(passes)
         self._add_up([p.grad for p in self.model.parameters() if p.grad is not None])
-        return {**sums, "loss": float(self.accelerator.reduce(loss, "sum"))}
+        # Processes stop after the same step, whichever of them was asked to.
+        loss, asked = self.accelerator.reduce(torch.stack([loss, loss.new_tensor(self.stop.asked)]), "sum").tolist()
+        self.stop.asked = asked > 0
+        return {**sums, "loss": loss}
 
     def _add_up(self, gradients: Sequence[Tensor]) -> None:
         """Sum gradients over processes in place, as one message."""
@@ -192,13 +197,12 @@ def _lead(
     run: Path,
     step: int,
     seconds: float,
-    stop: Stop,
 ) -> Path:
     """Train as the process that reports, saves and evaluates."""
     recipe, steps = trainer.recipe, trainer.steps
     queue = lessons.ahead(trainer.numbers(step))
     per = recipe.batch // trainer.accelerator.num_processes
-    while step < steps and not stop.asked:
+    while step < steps and not trainer.stop.asked:
         started = time.perf_counter()
         taken = [next(queue) for _ in range(per)]
         report = trainer.update(step, taken)
@@ -220,9 +224,9 @@ def _lead(
                 scores = score(trainer.model.config, trainer.average.tensors, recipe, images)
             journal.write({"step": step, "lessons": step * recipe.batch, **scores})
             journal.say(f"step {step}: " + ", ".join(f"{name} {value:.2f}" for name, value in scores.items()))
-        if step % recipe.checkpoint == 0 or step == steps or stop.asked:
+        if step % recipe.checkpoint == 0 or step == steps or trainer.stop.asked:
             save_state(run, trainer.state(step, seconds), recipe.keep)
-    if stop.asked and step < steps:
+    if trainer.stop.asked and step < steps:
         raise RunInterruptedError(f"{run}: stopped at step {step} of {steps} and saved; run the same command to resume")
     folder = newest(run)
     assert folder is not None
@@ -235,6 +239,8 @@ def _follow(trainer: Trainer, lessons: Lessons, step: int) -> None:
     per = trainer.recipe.batch // trainer.accelerator.num_processes
     for at in range(step, trainer.steps):
         trainer.update(at, [next(queue) for _ in range(per)])
+        if trainer.stop.asked:
+            return
 
 
 def _material(recipe: Recipe) -> Material:

@@ -16,28 +16,26 @@ class Stop:
 
 
 @contextmanager
-def stopped_by_signals() -> Iterator[Stop]:
-    """Take note of the first Ctrl-C or SIGTERM; a second one has its usual effect.
+def stopped_by_signals(stop: Stop) -> Iterator[None]:
+    """Take note of SIGTERM and of the first Ctrl-C; a second Ctrl-C has its usual effect.
+
+    Launchers of several processes send SIGTERM more than once.
 
     Signals reach the main thread alone, so a run in another thread is never stopped this way.
     """
-    stop = Stop()
     if threading.current_thread() is not threading.main_thread():
-        yield stop
+        yield
         return
     usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def restore() -> None:
-        for number, handler in usual.items():
-            signal.signal(number, handler)
-
     def note(_number: int, _frame: FrameType | None) -> None:
         stop.asked = True
-        restore()
+        signal.signal(signal.SIGINT, usual[signal.SIGINT])
 
     for number in usual:
         signal.signal(number, note)
     try:
-        yield stop
+        yield
     finally:
-        restore()
+        for number, handler in usual.items():
+            signal.signal(number, handler)
