@@ -79,7 +79,7 @@ class ATSSHead(nn.Module):
                 centered[image, found], middle, reduction="sum"
             )
             count, weight = count + len(found), weight + middle.sum()
-            positives.append(Positives(anchors[found], labels[found], goals))
+            positives.append(Positives(anchors[found], labels[found], goals, anchors[owner < 0]))
         losses = {
             "class": by_class / max(count, 1),
             "giou": _GIOU_WEIGHT * by_overlap / weight.clamp(min=1.0),

@@ -60,8 +60,8 @@ class QueryTransformer(nn.Module):
 
     def feedback(self, head: str, boxes: Tensor) -> Tensor:
         """(B, P, 4) positives of the auxiliary head of that name to (B, P, D) decoder queries."""
-        # Through logits and back: what lies at the border is moved as far inside as everywhere else.
-        code = box_code(inverse_sigmoid(boxes).sigmoid(), self.query_embed.embedding_dim // 2, FEEDBACK_ORDER)
+        # Anchors may reach beyond the image; through logits and back, their codes do not.
+        code = box_code(inverse_sigmoid(boxes, eps=1e-5).sigmoid(), self.query_embed.embedding_dim // 2, FEEDBACK_ORDER)
         query: Tensor = self.aux_pos_trans_norm[head](self.aux_pos_trans[head](code))
         return query
 
