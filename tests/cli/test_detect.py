@@ -54,6 +54,20 @@ def test_everything_is_written(vgtok: Run, model: Path, frames: Path, tmp_path: 
     assert document["frames"][0]["retained"] == pytest.approx(0.4, abs=0.05)
 
 
+def test_the_models_own_budget_is_the_default(
+    vgtok: Run, frames: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    save_detector(Detector(small_detector().model, canvas=(192, 128), budget=1.0), tmp_path / "released")
+    words = ("detect", frames, "--model", tmp_path / "released", "--json", "--out")
+    _, printed, _ = vgtok(*words, tmp_path / "all")
+    assert [row["retained"] for row in json.loads(printed)["frames"]] == [1.0, 1.0, 1.0]
+    assert not caplog.records
+    _, printed, _ = vgtok(*words, tmp_path / "fewer", "--budget", 0.5)
+    assert all(row["retained"] < 0.6 for row in json.loads(printed)["frames"])
+    # One notice for all three frames.
+    assert ["never trained on coarse tokens" in message for message in caplog.messages] == [True]
+
+
 def test_a_stopped_run_goes_on(
     vgtok: Run, model: Path, frames: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,7 +173,8 @@ def test_convert_there_and_back(vgtok: Run, tmp_path: Path, monkeypatch: pytest.
     write_co_detr(original, tmp_path / "released.pth")
     code, out, err = vgtok("convert", "co-detr", tmp_path / "released.pth", tmp_path / "model")
     assert code == 0, err
-    assert "every one in its place" in out
+    assert "tensors matched" in out
+    assert "reads all tokens by default" in out
     assert "unresolved" in out
     code, out, _ = vgtok("convert", "co-detr", tmp_path / "model", tmp_path / "back.safetensors", "--json")
     assert (code, json.loads(out)["left_out"]) == (0, [])
@@ -204,6 +219,9 @@ def test_evaluate_runs_a_model(vgtok: Run, model: Path, tmp_path: Path) -> None:
     assert (document["images"], document["instances"], document["budget"]) == (2, 2, 0.5)
     assert document["retained"] == pytest.approx(0.5, abs=0.05)
     assert len(document["missing_classes"]) == 7
+    save_detector(Detector(small_detector().model, canvas=(192, 128), budget=1.0), tmp_path / "released")
+    _, out, _ = vgtok("evaluate", "--model", tmp_path / "released", *data, "--limit", 2, "--json")
+    assert (json.loads(out)["budget"], json.loads(out)["retained"]) == (1.0, 1.0)
     code, out, _ = vgtok("evaluate", "--model", model, *data)
     assert code == 0
     assert "not known to the model" in out

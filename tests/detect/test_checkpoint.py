@@ -14,6 +14,7 @@ from vgtok.detect.coco_names import COCO
 from vgtok.detect.detector import Detector
 from vgtok.encode.loading import read_state
 from vgtok.errors import InputError
+from vgtok.tokenize.canvas import fitted_size
 
 RUNTIME = {
     "ema_backbone_pos_embed": (3,),
@@ -35,6 +36,8 @@ def test_the_public_release_fits_whole(released: dict[str, Tensor]) -> None:
     assert converted.reinitialised == ()
     assert converted.detector.names == COCO
     assert "unresolved" in converted.detector.licence
+    # It was tested at this scale and never saw a coarse token.
+    assert (converted.detector.canvas, converted.detector.budget) == ((2048, 1280), 1.0)
     model = converted.detector.model
     assert model.config.queries == 1500
     # Nothing was left as built: every tensor of the model is one of the checkpoint's, and all of them are used.
@@ -53,6 +56,20 @@ def test_other_classes_start_nineteen_tensors_anew(released: dict[str, Tensor]) 
     renamed = convert_co_detr(released, "released.pth", names=[f"thing {number}" for number in range(80)])
     assert renamed.reinitialised == ()
     assert renamed.detector.names[79] == "thing 79"
+
+
+def test_a_small_image_is_read_at_the_scale_of_the_release(released: dict[str, Tensor]) -> None:
+    canvas = convert_co_detr(released, "released.pth").detector.canvas
+    assert fitted_size(480, 640, canvas) == (1280, 1707)
+
+
+def test_the_lvis_checkpoint_is_refused_as_what_it_is(released: dict[str, Tensor]) -> None:
+    lvis = {
+        name: torch.empty(1203, *tensor.shape[1:], device="meta") if "query_head.cls_branches" in name else tensor
+        for name, tensor in released.items()
+    }
+    with pytest.raises(InputError, match=r"lvis.pth: a Co-DETR checkpoint for LVIS .* use a checkpoint for COCO"):
+        convert_co_detr(lvis, "lvis.pth")
 
 
 def test_each_fault_is_named(released: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch) -> None:

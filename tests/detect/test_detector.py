@@ -49,6 +49,24 @@ def test_results_are_in_the_callers_pixels(detector: Detector, result: Result) -
     assert all(value > 0 for value in vars(result.timings).values())
 
 
+def test_a_model_that_saw_no_coarse_token_reads_all_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    untrained = Detector(small_detector().model, canvas=(192, 128), budget=1.0)
+    assert untrained(picture(256, 384)).tokens.retained == 1.0
+    assert not caplog.records
+    for _ in range(2):
+        untrained(picture(256, 384), budget=0.5)
+    untrained(picture(256, 384), tokenizer=Tokenizer(budget=0.4, canvas=(192, 128)))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "never trained on coarse tokens" in caplog.text
+
+
+def test_a_model_trained_on_coarse_tokens_says_nothing(detector: Detector, caplog: pytest.LogCaptureFixture) -> None:
+    assert detector(picture(256, 384)).tokens.retained == pytest.approx(0.4, abs=0.03)
+    assert not caplog.records
+    with pytest.raises(InputError, match=r"budget: 1\.5 is not a share"):
+        Detector(detector.model, budget=1.5)
+
+
 def test_twice_the_picture_gives_twice_the_boxes(detector: Detector) -> None:
     small = picture(128, 192)
     large = np.repeat(np.repeat(small, 2, axis=0), 2, axis=1)

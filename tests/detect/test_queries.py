@@ -17,6 +17,7 @@ from vgtok.detect.view import whole
 from .small_models import SMALL, small_model
 
 SIZE = (64, 64)
+NOTHING = torch.zeros(0, 4)
 
 
 def _targets(*counts: int) -> list[Targets]:
@@ -46,10 +47,10 @@ def scene() -> tuple[torch.nn.Module, Encoded, SetPrediction, QueryGroups]:
     targets = _targets(2, 1)
     noised = denoising_queries(targets, head.label_embedding, SMALL, [SIZE] * len(targets))
     assert noised is not None
-    positives = [Positives(t.boxes + 1, t.labels, t.boxes) for t in targets]
+    positives = [Positives(t.boxes + 1, t.labels, t.boxes, NOTHING) for t in targets]
     parts = {"denoising": noised}
     for name in ("roi", "atss"):
-        part = feedback_queries(name, positives, head.transformer, SMALL.positives, [SIZE] * len(positives))
+        part = feedback_queries(name, positives, head.transformer, SMALL, [SIZE] * len(positives))
         assert part is not None
         parts[f"{name}-queries"] = part
     proposals = SetPrediction(torch.randn(2, 6, SMALL.classes), torch.rand(2, 6, 4) * 0.4 + 0.2)
@@ -83,7 +84,7 @@ def test_groups_cannot_see_each_other_by_gradient(
     noised = groups.parts["denoising"]
     copies = noised.boxes.shape[1]
     assert copies == 5 * 2 * 2
-    origin = torch.cat([torch.zeros(6), noised.group + 1, torch.full((2,), 100.0), torch.full((2,), 200.0)])
+    origin = torch.cat([torch.zeros(6), noised.group + 1, torch.full((9,), 100.0), torch.full((9,), 200.0)])
     real = torch.cat([torch.ones(2, 6).bool(), *(p.assigned.labels != PADDING for p in groups.parts.values())], dim=1)
     for image in range(2):
         for row in range(len(origin)):
@@ -135,12 +136,40 @@ def test_noise_keeps_its_bounds(counts: list[int], seed: int) -> None:
         assert ((moved - goal).abs() <= SMALL.box_noise * half + 0.1).all()
 
 
-def test_feedback_takes_at_most_so_many_and_pads() -> None:
-    model = small_model()
-    positives = [Positives(t.boxes, t.labels, t.boxes) for t in _targets(15, 3)]
-    part = feedback_queries("roi", positives, model.query_head.transformer, 10, [SIZE] * len(positives))
+def test_feedback_takes_at_most_so_many_and_fills_up_with_negatives() -> None:
+    transformer = small_model().query_head.transformer
+    negatives = torch.rand(4, 4) + torch.tensor([0.0, 0, 5, 5])
+    found = [Positives(t.boxes, t.labels, t.boxes, negatives) for t in _targets(15, 3)]
+    part = feedback_queries("roi", found, transformer, SMALL, [SIZE] * len(found))
     assert part is not None
-    assert part.boxes.shape == (2, 10, 4)
-    assert (part.assigned.labels[1] == PADDING).sum() == 7
-    empty = [Positives(t.boxes, t.labels, t.boxes) for t in _targets(0, 0)]
-    assert feedback_queries("atss", empty, model.query_head.transformer, 10, [SIZE] * len(positives)) is None
+    assert part.boxes.shape == (2, SMALL.positives, 4)
+    labels = part.assigned.labels
+    assert (labels[0] < SMALL.classes).all()
+    # Three objects, all four negatives, and what is still missing is no query at all.
+    assert (labels[1, 3:7] == SMALL.classes).all()
+    assert (labels[1, 7:] == PADDING).all()
+    assert {tuple(box) for box in (to_corners(part.boxes[1, 3:7]) * 64).round(decimals=3).tolist()} == {
+        tuple(box) for box in negatives.round(decimals=3).tolist()
+    }
+
+
+def test_feedback_has_nine_queries_even_without_an_object() -> None:
+    transformer = small_model().query_head.transformer
+    negatives = torch.rand(40, 4) + torch.tensor([0.0, 0, 5, 5])
+    for count in (0, 2):
+        found = [Positives(t.boxes, t.labels, t.boxes, negatives) for t in _targets(count)]
+        part = feedback_queries("atss", found, transformer, SMALL, [SIZE] * len(found))
+        assert part is not None
+        assert int((part.assigned.labels == SMALL.classes).sum()) == 9 - count
+        assert int((part.assigned.labels < SMALL.classes).sum()) == count
+    empty = [Positives(t.boxes, t.labels, t.boxes, NOTHING) for t in _targets(0, 0)]
+    assert feedback_queries("atss", empty, transformer, SMALL, [SIZE] * len(empty)) is None
+
+
+def test_an_anchor_beyond_the_image_stays_where_it_is() -> None:
+    anchor = torch.tensor([[-48.0, 16.0, 16.0, 80.0]])
+    found = [Positives(anchor, torch.tensor([1]), torch.tensor([[0.0, 20, 10, 60]]), NOTHING)]
+    part = feedback_queries("atss", found, small_model().query_head.transformer, SMALL, [SIZE])
+    assert part is not None
+    assert part.boxes[0, 0].tolist() == [-0.25, 0.75, 1.0, 1.0]
+    assert part.content.isfinite().all()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.detect.small_models import small_detector
+from tests.detect.small_models import ENCODER, small_detector
 from vgtok.calibrate.tables import load_table
 from vgtok.detect import saving
 from vgtok.detect.detector import Detector
@@ -49,6 +49,26 @@ def test_a_save_carries_everything(tmp_path: Path) -> None:
     assert all(torch.equal(tensor, state[name]) for name, tensor in original.model.state_dict().items())
     assert not loaded.model.training
     assert len({file.stat().st_mode for file in (tmp_path / "model").iterdir()}) == 1
+
+
+def test_the_default_budget_is_part_of_a_model(tmp_path: Path) -> None:
+    never = Detector(small_detector().model, canvas=(192, 128), budget=1.0)
+    save_detector(never, tmp_path / "model")
+    assert load_detector(tmp_path / "model").budget == 1.0
+    edited(tmp_path / "model", budget="all")
+    with pytest.raises(InputError, match="damaged model configuration"):
+        load_detector(tmp_path / "model")
+
+
+@pytest.mark.parametrize(("fusion", "budget"), [((), 1.0), ((32, 64), 0.4)])
+def test_a_folder_that_names_no_budget_has_that_of_its_fusion(
+    tmp_path: Path, fusion: tuple[int, ...], budget: float
+) -> None:
+    save_detector(small_detector(encoder_overrides={**ENCODER, "fusion": fusion}), tmp_path / "model")
+    document = json.loads((tmp_path / "model" / "config.json").read_text())
+    del document["budget"]
+    (tmp_path / "model" / "config.json").write_text(json.dumps(document))
+    assert load_detector(tmp_path / "model").budget == budget
 
 
 def test_heads_that_only_train_can_be_left_out(tmp_path: Path) -> None:

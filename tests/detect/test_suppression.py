@@ -32,7 +32,7 @@ def greedy(boxes: Tensor, scores: Tensor, threshold: float) -> list[int]:
 
 
 def softened(boxes: Tensor, scores: Tensor, threshold: float, least: float) -> tuple[list[int], list[float]]:
-    left = {i: float(score) for i, score in enumerate(scores) if score >= least}
+    left = {i: float(score) for i, score in enumerate(scores)}
     kept, values = [], []
     while left:
         best = max(left, key=lambda i: left[i])
@@ -88,6 +88,19 @@ def test_soft_nms_is_the_loop(seed: int, threshold: float) -> None:
     expected, expected_values = softened(boxes, scores, threshold, 0.05)
     assert kept.tolist() == expected
     torch.testing.assert_close(values, torch.tensor(expected_values))
+
+
+def test_the_best_box_stays_however_low_its_score() -> None:
+    boxes = torch.tensor([[0.0, 0, 10, 10], [40, 40, 50, 50], [0, 0, 10, 9]])
+    kept, values = soft_nms_by_class(boxes, torch.tensor([2e-4, 5e-4, 1e-4]), ONE_CLASS[:3], 0.8, 1e-3)
+    assert kept.tolist() == [1]
+    assert values.tolist() == pytest.approx([5e-4])
+
+
+def test_a_box_equal_to_one_that_is_gone_does_not_end_the_rest() -> None:
+    boxes = torch.tensor([[0.0, 0, 10, 10], [20, 20, 30, 30], [20, 20, 30, 30], [50, 50, 60, 60]])
+    kept, _ = soft_nms(boxes, torch.tensor([0.9, 0.5, 1e-4, 0.4]), 0.8, 1e-3)
+    assert kept.tolist() == [0, 1, 3]
 
 
 def test_classes_do_not_soften_each_other() -> None:

@@ -33,6 +33,23 @@ def test_all_tokens_packed_equal_dense(family: str, size: tuple[int, int]) -> No
     assert torch.allclose(packed.prefix, dense.prefix, atol=1e-4)
 
 
+@pytest.mark.parametrize("size", [(33, 81), (150, 333), (128, 240)])
+def test_all_tokens_of_a_padded_grid_packed_equal_dense(size: tuple[int, int]) -> None:
+    encoder = small_encoder("eva02-base", grid_multiple=2)
+    image = frame(*size)
+    with torch.no_grad():
+        packed = encoder([image], [partition(image, 1.0)]).maps[0]
+        dense = encode_dense(encoder, image[None]).maps[0]
+        # Zeros after normalisation, which is what a padded image holds.
+        wide = torch.zeros(1, 3, -(-size[0] // 32) * 32, -(-size[1] // 32) * 32)
+        mean, std = (torch.tensor(values).view(3, 1, 1) for values in (encoder.config.mean, encoder.config.std))
+        wide[0, :, : size[0], : size[1]] = (image - mean) / std
+        whole = encode_dense(encoder, wide).maps[0]
+    assert packed.shape[1:] == (-(-size[0] // 32) * 2, -(-size[1] // 32) * 2)
+    assert torch.allclose(dense, whole, atol=1e-4)
+    assert (packed - dense).abs().max() < 1e-4
+
+
 def test_windowed_plain_vit_reproduces_its_padding() -> None:
     encoder = small_encoder("vit-tiny", window=8, global_blocks=(3,), prefix=0, layer_scale=True)
     image = frame(160, 160)

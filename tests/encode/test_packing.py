@@ -22,12 +22,14 @@ def partitions(draw: st.DrawFn) -> Tokens:
     return tokens_from_splits(Nodes(middle, coarse), extent, (height, width))
 
 
-@given(st.lists(partitions(), min_size=1, max_size=3), st.sampled_from([8, 24]))
-@settings(max_examples=60, deadline=None)
-def test_runs_are_windows_and_every_cell_is_reached(tokens: list[Tokens], window: int) -> None:
-    config = configuration("eva02-tiny", window=window)
+@given(st.lists(partitions(), min_size=1, max_size=3), st.sampled_from([8, 24]), st.sampled_from([1, 2]))
+@settings(max_examples=80, deadline=None)
+def test_runs_are_windows_and_every_cell_is_reached(tokens: list[Tokens], window: int, multiple: int) -> None:
+    config = configuration("eva02-tiny", window=window, grid_multiple=multiple)
     packing = pack(tokens, config)
-    assert len(packing) == sum(map(len, tokens)) == sum(packing.windows.lengths) == sum(packing.images.lengths)
+    assert len(packing) == sum(packing.windows.lengths) == sum(packing.images.lengths)
+    if multiple == 1:
+        assert len(packing) == sum(map(len, tokens))
     assert np.array_equal(np.sort(packing.place), np.arange(len(packing)))
     owner = np.repeat(np.arange(len(packing.windows.lengths)), packing.windows.lengths)
     keys = np.stack([packing.image, packing.row // window, packing.column // window], axis=1)
@@ -44,7 +46,9 @@ def test_runs_are_windows_and_every_cell_is_reached(tokens: list[Tokens], window
         places = packing.cells[start : start + grid[0] * grid[1]].reshape(grid)
         start += places.size
         assert (packing.image[places] == number).all()
-        assert np.array_equal(packing.span[places] * CELL, partition.cell_sizes())
+        sizes = partition.cell_sizes()
+        assert grid == tuple(-(-side // multiple) * multiple for side in sizes.shape)
+        assert np.array_equal((packing.span[places] * CELL)[: sizes.shape[0], : sizes.shape[1]], sizes)
         assert (packing.row[places] == np.arange(grid[0])[:, None] // packing.span[places] * packing.span[places]).all()
     assert start == packing.cells.size
 

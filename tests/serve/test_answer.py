@@ -5,6 +5,7 @@ import pytest
 
 from tests.detect.small_models import small_detector
 from vgtok.detect.counting import detection_flops
+from vgtok.detect.detector import Detector
 from vgtok.detect.heads import Head
 from vgtok.encode.counting import execution_flops
 from vgtok.errors import BudgetError
@@ -28,6 +29,15 @@ def test_gflops_are_those_of_the_counters(head: Head) -> None:
     assert reading.answer.gflops is not None
     assert reading.answer.gflops.used == pytest.approx((packed + after) / 1e9, abs=1e-3)
     assert reading.answer.gflops.dense == pytest.approx((dense + after) / 1e9, abs=1e-3)
+
+
+@pytest.mark.parametrize("budget", [1.0, 0.4])
+def test_a_frame_is_read_at_the_models_own_budget(budget: float) -> None:
+    service = Service(Detector(small_detector().model, canvas=(192, 128), budget=budget), "small")
+    for reading in (service.tokenize(picture(0), "a", Settings()), service.detect(picture(0), "a", Settings())):
+        assert reading.answer.settings.budget == budget
+        assert reading.answer.tokens.share == pytest.approx(budget, abs=0.03)
+    assert Service().tokenize(picture(0), "a", Settings()).answer.settings.budget == 0.4
 
 
 def test_a_frame_the_model_cannot_take_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,14 @@ def test_the_paper_recipe_is_the_papers() -> None:
     assert (finetune.batch, finetune.epochs, finetune.detector) == (1, 8, "co-detr-eva02-large")
 
 
+def test_an_epoch_of_each_data_set_is_kept_and_scored_at_the_budget_that_is_trained() -> None:
+    images = {"paper-visdrone-dense": 6471, "paper-visdrone-finetune": 6471, "paper-aitodv2": 11214}
+    for name, count in images.items():
+        recipe = recipe_named(name)
+        assert (recipe.batch, recipe.keep, recipe.evaluate) == (1, count, count)
+        assert (recipe.evaluate_budget,) == recipe.budgets
+
+
 def test_an_unknown_recipe_is_refused_by_name() -> None:
     with pytest.raises(InputError, match="'paper' is not one of paper-visdrone-dense"):
         recipe_named("paper")

@@ -69,7 +69,7 @@ def measure_step(config: str, side: int, budget: float, repeats: int) -> StepCos
     target = {"boxes": torch.from_numpy(scene.boxes[kept]), "labels": torch.from_numpy(scene.labels[kept])}
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
     kinds = get_args(LossKinds) if model.config.auxiliary else ("all",)
-    precisions = ("fp32", "bf16") if best_precision() == "bf16" else ("fp32",)
+    precisions: tuple[Literal["fp32", "bf16"], ...] = ("fp32", "bf16") if best_precision() == "bf16" else ("fp32",)
     ways = [(precision, losses, crops) for precision in precisions for losses in kinds for crops in (1, _TOGETHER)]
 
     def step(precision: str, losses: LossKinds, crops: int) -> None:

@@ -151,9 +151,10 @@ def _to_folder(source: Path, out: Path, names: list[str] | None, *, inference: b
         print(json.dumps(document))
         return
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"{converted.tensors} tensors, every one in its place; {document['classes']} classes")
+    console.print(f"all {converted.tensors} tensors matched; {document['classes']} classes")
     for name in converted.reinitialised:
-        console.print(f"[yellow]new:[/] {escape(name)}")
+        console.print(f"[yellow]re-initialised:[/] {escape(name)}")
+    console.print("reads all tokens by default: it was never trained on coarse ones")
     console.print(f"[yellow]licence:[/] {escape(converted.detector.licence)}")
     console.print(f"open it as vgtok.load({str(out)!r})")
 

@@ -44,7 +44,10 @@ class HeadName(StrEnum):
 def detect(
     inputs: Annotated[list[str], typer.Argument(help="Image or video files, folders or globs.")],
     model: options.Model = SHIPPED,
-    budget: Annotated[float, typer.Option(help="Share of the dense grid every frame is read at; 1 is dense.")] = 0.40,
+    budget: Annotated[
+        float | None,
+        typer.Option(help="Share of the dense grid every frame is read at; 1 is dense. [the model's own default]"),
+    ] = None,
     score_threshold: Annotated[float, typer.Option(help="Detections below this score are left out.")] = 0.3,
     max_detections: Annotated[int, typer.Option(min=1, help="Most detections per frame.")] = 1000,
     head: Annotated[HeadName | None, typer.Option(help="The head that predicts; the model's own choice.")] = None,
@@ -71,8 +74,10 @@ def detect(
             fail(argument, str(error))
     outputs = frozenset(write or (Output.picture, Output.coco))
     # What would fail for every frame is refused once: the budget here, the head below.
-    Tokenizer(budget=budget)
+    if budget is not None:
+        Tokenizer(budget=budget)
     detector = load(model)
+    budget = detector.budget if budget is None else budget
     if head is HeadName.atss and "atss" not in detector.model.config.auxiliary:
         raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
     place = shipped_models().get(model, Path(model))

@@ -29,7 +29,10 @@ def evaluate(
     model: Annotated[
         str | None, typer.Option(help="Instead of predictions: a model to run, by folder, file, shipped or hub name.")
     ] = None,
-    budget: Annotated[float, typer.Option(help="With --model: share of the dense grid every image is read at.")] = 0.40,
+    budget: Annotated[
+        float | None,
+        typer.Option(help="With --model: share of the dense grid every image is read at. [the model's own default]"),
+    ] = None,
     head: Annotated[
         HeadName | None, typer.Option(help="With --model: the head that predicts; the model's own choice.")
     ] = None,
@@ -70,6 +73,7 @@ def evaluate(
         dataset = dataset if limit is None else spread(dataset, limit)
         detector = load(model)
         chosen = head.value if head else detector.head
+        budget = detector.budget if budget is None else budget
         reader = Tokenizer(budget, canvas=detector.canvas)
         ran = run_detector(detector, dataset, reader, rules.max_detections, chosen)
         detections = ran.detections

@@ -25,7 +25,10 @@ def onnx(
         str, typer.Argument(help="A saved model's folder, a Co-DETR checkpoint, a shipped model or a hub name.")
     ],
     tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens every frame is read as; the count nearest to 40% unless given.")
+        int | None,
+        typer.Option(
+            min=1, help="Tokens every frame is read as; the count nearest to the model's budget unless given."
+        ),
     ] = None,
     size: Annotated[
         str | None, typer.Option(help="WIDTHxHEIGHT of the frames; the model's own canvas unless given.")

@@ -14,8 +14,8 @@ from vgtok.detect.losses import PRIOR, Targets, focal
 from vgtok.detect.norms import ConvNorm
 from vgtok.detect.postprocess import Prediction
 from vgtok.detect.roi import Positives
-from vgtok.detect.suppression import nms
-from vgtok.detect.survivors import HARD_OVERLAP
+from vgtok.detect.suppression import nms, soft_nms_by_class
+from vgtok.detect.survivors import ANCHOR_OVERLAP, LEAST_SCORE, SOFT_ANCHORS
 
 _SCALE = 8.0
 _STDS = (0.1, 0.1, 0.2, 0.2)
@@ -31,6 +31,7 @@ class ATSSHead(nn.Module):
     def __init__(self, config: DetectorConfig) -> None:
         super().__init__()
         self.classes, self.weight = config.classes, config.auxiliary_weight
+        self.soft = config.atss_suppression == "soft"
         self.strides = (*config.strides, 2 * config.strides[-1])
         self.least = config.atss_least_cells / _SCALE
         self.cls_convs = nn.ModuleList(ConvNorm(config.dim) for _ in range(config.atss_convs))
@@ -79,7 +80,7 @@ class ATSSHead(nn.Module):
                 centered[image, found], middle, reduction="sum"
             )
             count, weight = count + len(found), weight + middle.sum()
-            positives.append(Positives(anchors[found], labels[found], goals))
+            positives.append(Positives(anchors[found], labels[found], goals, anchors[owner < 0]))
         losses = {
             "class": by_class / max(count, 1),
             "giou": _GIOU_WEIGHT * by_overlap / weight.clamp(min=1.0),
@@ -91,19 +92,24 @@ class ATSSHead(nn.Module):
         """At most `most` boxes of one image, by its (1, D, rows, columns) maps, clipped to its (height, width)."""
         boxes, scores, labels = self.candidates(maps)
         boxes = clip(boxes, size)
-        kept = nms(boxes, scores, labels, HARD_OVERLAP)[:most]
-        return boxes[kept], scores[kept], labels[kept]
+        if not self.soft:
+            kept = nms(boxes, scores, labels, ANCHOR_OVERLAP)[:most]
+            return boxes[kept], scores[kept], labels[kept]
+        kept, values = soft_nms_by_class(boxes, scores, labels, ANCHOR_OVERLAP, LEAST_SCORE)
+        kept = kept[: min(most, SOFT_ANCHORS)]
+        return boxes[kept], values[: len(kept)], labels[kept]
 
     def candidates(self, maps: Sequence[Tensor]) -> Prediction:
         """The best pairs of anchor and class of every level of one image, before they are cut and suppressed."""
         boxes, scores, labels = [], [], []
         for logits, deltas, centered, anchors in zip(*self(maps), self._anchors(maps), strict=True):
-            # (A, classes) scores, flat
-            score = (logits[0].sigmoid() * centered[0].sigmoid()[:, None]).float().flatten()
+            middle = centered[0].sigmoid()
+            # (A, classes) scores, flat; the soft rule chooses before centerness counts
+            score = (logits[0].sigmoid() if self.soft else logits[0].sigmoid() * middle[:, None]).float().flatten()
             best = score.topk(min(_CANDIDATES, len(score)))
             where = torch.div(best.indices, self.classes, rounding_mode="floor")
             boxes.append(decode(anchors[where], deltas[0, where].float(), _STDS))
-            scores.append(best.values)
+            scores.append(best.values * middle[where].float() if self.soft else best.values)
             labels.append(best.indices % self.classes)
         return torch.cat(boxes), torch.cat(scores), torch.cat(labels)
 

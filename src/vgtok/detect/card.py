@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from vgtok.detect.config import DetectorConfig
+from vgtok.detect.detector import DEFAULT_BUDGET
 from vgtok.detect.model import CoDetr
 
 _TAGS = ("vgtok", "co-detr", "object-detection", "small-object-detection", "aerial-imagery")
@@ -17,6 +18,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
 def model_card(document: Mapping[str, Any], name: str) -> str:
     """Markdown with the hub's front matter for the config.json of a detector that loads by `name`."""
     config = DetectorConfig.from_dict(document["config"])
+    budget = document.get("budget", DEFAULT_BUDGET)
     sections = [
         _front_matter(str(document["licence"])),
         f"# {name.rpartition('/')[2]}",
@@ -25,7 +27,8 @@ def model_card(document: Mapping[str, Any], name: str) -> str:
         "## Use it",
         "```sh\npip install 'vgtok[detect]'\n```",
         f"```python\nimport vgtok\n\ndetector = vgtok.load({json.dumps(name)})\n"
-        'result = detector("frame.jpg", budget=0.40)   # .boxes .scores .names\nresult.plot().save("found.png")\n```',
+        f'result = detector("frame.jpg", budget={budget:.2f})   # .boxes .scores .names\n'
+        'result.plot().save("found.png")\n```',
         "## What it is",
         _table([{"property": key, "value": value} for key, value in _properties(config, document).items()]),
         "## Classes",

@@ -30,8 +30,17 @@ LICENCE = (
     "their authors have not stated one for every part; ask them before you rely on it."
 )
 
-_RELEASED = replace(DETECTORS["co-detr-eva02-large"], encoder_overrides={"fusion": ()})
-"""The public release, which knows nothing of coarse tokens and their fusion."""
+_RELEASED = replace(
+    DETECTORS["co-detr-eva02-large"],
+    encoder_overrides={"fusion": (), "grid_multiple": 2},
+    atss_suppression="soft",
+)
+"""The public release: no fusion, as it knows nothing of coarse tokens, and frames padded to a multiple of 32 px."""
+
+_CANVAS = (2048, 1280)
+"""The scale the release is tested at."""
+
+_LVIS_CLASSES = 1203
 
 _IGNORED = re.compile(r"ema_.*|backbone\.rope_win\..*|backbone\.blocks\.\d+\.attn\.rope\..*")
 """Plain keys already hold the averaged weights, and rotations depend on the input: neither is ever read."""
@@ -79,10 +88,17 @@ def convert_co_detr(
     """A state dict in the public layout as a detector; `origin` is what errors call it.
 
     `names` are the classes wanted; where they are as many as the checkpoint's they name those, where not, the tensors
-    shaped by the class count start anew. `like` is the configuration, up to its classes.
+    shaped by the class count start anew. `like` is the configuration, up to its classes. The detector reads every cell
+    unless a call names another budget, as no released checkpoint was trained on coarse tokens.
     """
     public = {name: tensor for name, tensor in state.items() if not _IGNORED.fullmatch(name)}
     config = _config_of(public, like)
+    if config.classes == _LVIS_CLASSES:
+        raise InputError(
+            f"{origin}: a Co-DETR checkpoint for LVIS ({_LVIS_CLASSES} classes), which this library cannot run: its "
+            "windows, its region head and its padding are not those of the COCO release; use a checkpoint for COCO or "
+            "Objects365"
+        )
     wanted = to_public(_shapes(config), config.encoder_config())
     check_tensors(public, wanted, f"{origin}: not a Co-DETR checkpoint of this kind")
     tensors = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in public.items()}
@@ -94,7 +110,8 @@ def convert_co_detr(
         kept, config = _shapes(config), replace(config, names=tuple(names))
         anew = _fresh(config, [name for name, tensor in _shapes(config).items() if kept[name].shape != tensor.shape])
     model = filled(config, ours | anew, origin)
-    return Conversion(Detector(model, licence=LICENCE), len(public), tuple(anew))
+    detector = Detector(model, canvas=_CANVAS, licence=LICENCE, budget=1.0)
+    return Conversion(detector, len(public), tuple(anew))
 
 
 def write_co_detr(detector: Detector, path: Path) -> tuple[str, ...]:

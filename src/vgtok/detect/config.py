@@ -12,6 +12,9 @@ from vgtok.errors import InputError
 Auxiliary = Literal["roi", "atss"]
 """Heads that help training; the RoI head brings the region proposals it reads with it."""
 
+Suppression = Literal["hard", "soft"]
+"""How the ATSS head thins out its boxes: greedy NMS, or the soft-NMS of the released ViT-L configuration."""
+
 _STRIDES = (4, 8, 16, 32, 64)
 
 
@@ -25,6 +28,7 @@ class DetectorConfig:
     The ATSS head has `atss_convs` convolutions before its outputs; an object smaller than `atss_least_cells` cells
     counts as large as that when anchors are assigned, as it may lie between their centres. Proposals are cut to
     `proposals_before` ahead of suppression and to `proposals` after it; the RoI head trains on `roi_samples` of them.
+    `atss_suppression` is how the ATSS head thins out what it predicts.
     """
 
     encoder: str
@@ -49,6 +53,7 @@ class DetectorConfig:
     roi_samples: int = 512
     proposals_before: int = 4000
     proposals: int = 1000
+    atss_suppression: Suppression = "hard"
 
     def __post_init__(self) -> None:
         # JSON has lists where this has tuples.
@@ -63,6 +68,8 @@ class DetectorConfig:
         doubling = all(after == 2 * before for before, after in pairwise(self.strides))
         if not self.strides or not doubling or self.strides[0] not in _STRIDES or self.strides[-1] not in _STRIDES:
             raise InputError(f"strides: {self.strides} are not consecutive powers of two from 4 to 64")
+        if self.atss_suppression not in get_args(Suppression):
+            raise InputError(f"atss_suppression: '{self.atss_suppression}' is not one of hard, soft")
         if unknown := set(self.auxiliary) - set(get_args(Auxiliary)):
             raise InputError(f"auxiliary: {', '.join(sorted(unknown))} is not one of {', '.join(get_args(Auxiliary))}")
 

@@ -46,14 +46,20 @@ class DeformableAttention(nn.Module):
         with torch.no_grad():
             self.sampling_offsets.bias.copy_(offsets.flatten())
 
-    def forward(self, query: Tensor, reference: Tensor, memory: Tensor, shapes: Shapes) -> Tensor:
+    def forward(
+        self, query: Tensor, reference: Tensor, memory: Tensor, shapes: Shapes, beyond: Tensor | None = None
+    ) -> Tensor:
         """(B, Q, D) queries read the (B, S, D) cells of all levels around their references: (B, Q, D).
 
-        A reference is a point (B, Q, 2) or a box (B, Q, 4), centre and size, as a share of the image; offsets are in
-        cells around a point, and in halves of the size around a box.
+        A reference is a point (B, Q, 2) or a box (B, Q, 4), centre and size, as a share of the map, or where that
+        differs from level to level (B, Q, levels, 2 or 4); offsets are in cells around a point, and in halves of the
+        size around a box. Cells that are `beyond` (S,) the image read as zero.
         """
+        value = self.value_proj(memory)
+        if beyond is not None:
+            value = value.masked_fill(beyond[:, None], 0.0)
         # (B, S, D) to (B * heads, D / heads, S), cut into levels
-        value = torch.unflatten(self.value_proj(memory), 2, (self.heads, -1)).permute(0, 2, 3, 1).flatten(0, 1)
+        value = torch.unflatten(value, 2, (self.heads, -1)).permute(0, 2, 3, 1).flatten(0, 1)
         cells = [rows * columns for rows, columns in shapes]
         maps = [
             torch.unflatten(part, 2, shape)
@@ -68,13 +74,16 @@ class DeformableAttention(nn.Module):
         weights = torch.unflatten(self.attention_weights(query), 2, (self.heads, -1)).softmax(dim=-1)
         weights = torch.unflatten(weights, 3, grid[1:])
         offsets = torch.unflatten(self.sampling_offsets(query), 2, (*grid, 2))
-        # (B, q, 1, 1, 1, 2): the same place for every head, level and point
-        centre = reference[:, :, None, None, None, :2]
+        if reference.ndim == 3:
+            reference = reference[:, :, None]
+        # (B, q, 1, 1 or levels, 1, 2 or 4): the same place for every head and point
+        reference = reference[:, :, None, :, None]
+        centre = reference[..., :2]
         if reference.shape[-1] == 2:
             columns_rows = [[grid.shape[3], grid.shape[2]] for grid in maps]
             places = centre + offsets / offsets.new_tensor(columns_rows)[:, None]
         else:
-            places = centre + offsets / self.points * reference[:, :, None, None, None, 2:] * 0.5
+            places = centre + offsets / self.points * reference[..., 2:] * 0.5
         out: Tensor = self.output_proj(sample(maps, places, weights))
         return out
 

@@ -3,6 +3,7 @@
 It hides canvas, tokens, batches and precision; the budget is an argument of each call, never part of the weights.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,15 +29,20 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 """(H, W, 3) RGB of an image."""
 
 DEFAULT_BUDGET = 0.40
+"""What a model that was trained on coarse tokens is read at."""
+
 MAX_DETECTIONS = 1000
 """Detections an image keeps unless told otherwise, as the released models do."""
+
+_LOG = logging.getLogger(__name__)
 
 
 class Detector:
     """A Co-DETR with what it needs to be used: canvas, retention table, licence note.
 
-    `head` is the one that predicts unless a call names another. `evaluations` are rows of what was measured with it,
-    column to value, which its model card shows.
+    `head` is the one that predicts and `budget` the share of tokens an image is read at unless a call names another; a
+    budget of 1 means that the model was never trained on coarse tokens. `evaluations` are rows of what was measured
+    with it, column to value, which its model card shows.
 
     >>> detector = vgtok.load("model")                    # doctest: +SKIP
     >>> result = detector("frame.jpg", budget=0.40)       # doctest: +SKIP
@@ -52,13 +58,18 @@ class Detector:
         licence: str = "",
         evaluations: Sequence[Mapping[str, Any]] = (),
         head: Head = "query",
+        budget: float = DEFAULT_BUDGET,
     ) -> None:
+        if not 0 < budget <= 1:
+            raise InputError(f"budget: {budget} is not a share above 0 and up to 1")
         self.model = model.eval()
         self.canvas = canvas
         self.table = table
         self.licence = licence
         self.evaluations = tuple(evaluations)
         self.head = self.known_head(head)
+        self.budget = budget
+        self._told = False
 
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, revision: str | None = None) -> "Detector":
@@ -156,15 +167,15 @@ class Detector:
     ) -> Result | list[Result]:
         """Detect in one image, or in a list of images of any sizes as one batch.
 
-        Give either `budget`, the share of the dense grid each image is read at (40% unless told otherwise, 1 is the
-        dense model), or a `tokenizer` of your own, whose canvas then counts. `head` "atss" reads the one-stage head
-        where the model has it.
+        Give either `budget`, the share of the dense grid each image is read at (the model's own default if you give
+        none, 1 is the dense model), or a `tokenizer` of your own, whose canvas then counts. `head` "atss" reads the
+        one-stage head where the model has it.
         """
         if budget is not None and tokenizer is not None:
             raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
         if max_detections < 1:
             raise InputError(f"max_detections: {max_detections} is not a number of detections, 1 or more")
-        reader = tokenizer or Tokenizer(DEFAULT_BUDGET if budget is None else budget, canvas=self.canvas)
+        reader = tokenizer or Tokenizer(self.budget if budget is None else budget, canvas=self.canvas)
         several = isinstance(images, list | tuple)
         chosen = self.known_head(head or self.head)
         results = self._detect(list(images) if several else [images], reader, max_detections, score_threshold, chosen)
@@ -210,6 +221,7 @@ class Detector:
         head: Head,
     ) -> list[Result]:
         """Results of images on their canvases; `tokenized` is the seconds their partitions took."""
+        self._tell_of_coarse_tokens(tokens)
         clock = _Clock(self.device)
         with torch.inference_mode(), _timed(self.model.encoder, clock):
             begun = clock.now()
@@ -221,6 +233,16 @@ class Detector:
             self._result(prediction, canvas, partition, image, timings, score_threshold)
             for prediction, canvas, partition, image in zip(predictions, canvases, tokens, pixels, strict=True)
         ]
+
+    def _tell_of_coarse_tokens(self, tokens: Sequence[Tokens]) -> None:
+        """Say once that a model which was never trained on coarse tokens is being given some."""
+        if self._told or self.budget < 1 or all(len(partition) == partition.dense for partition in tokens):
+            return
+        self._told = True
+        _LOG.warning(
+            "note: this model was never trained on coarse tokens and loses accuracy below budget 1, its default; "
+            "finetune it at the budget you want, or use budget=1"
+        )
 
     def known_head(self, head: Head) -> Head:
         """The head, refused where this model has none of that name."""

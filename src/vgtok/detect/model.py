@@ -93,12 +93,15 @@ class CoDetr(nn.Module):
 
     def _predict_map(self, features: Tensor, clipped: tuple[int, int], max_detections: int, head: Head) -> Prediction:
         """One (D, rows, columns) feature map to a prediction inside (height, width) px."""
-        encoded = self.query_head.encode(self.neck(features[None].contiguous()))
+        # A grid that reaches beyond the frame shows padding, of which the head must know; boxes are then shares of the
+        # frame and not of the grid.
+        padded = self.encoder.config.grid_multiple > 1
+        encoded = self.query_head.encode(self.neck(features[None].contiguous()), image=clipped if padded else None)
         if head == "atss":
             assert self.atss_head is not None
             return self.atss_head.predict(self.query_head.auxiliary_maps(encoded), clipped, max_detections)
         prediction = self.query_head.decode(encoded, self.query_head.propose(encoded), None)[-1]
-        size = (features.shape[1] * CELL, features.shape[2] * CELL)
+        size = clipped if padded else (features.shape[1] * CELL, features.shape[2] * CELL)
         return best_boxes(prediction, size, [clipped], self.config.queries, max_detections)[0]
 
     def loss(

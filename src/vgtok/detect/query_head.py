@@ -16,6 +16,7 @@ from vgtok.detect.config import DetectorConfig
 from vgtok.detect.deformable import QUERIES_AT_ONCE, Shapes
 from vgtok.detect.losses import PRIOR, SetPrediction
 from vgtok.detect.norms import GroupNorm
+from vgtok.detect.padding import Padding, padding_of
 from vgtok.detect.position import FEEDBACK_ORDER, box_code, cell_centres, cell_codes
 from vgtok.detect.queries import QueryGroups
 from vgtok.detect.transformer import Decoder, Encoder
@@ -24,11 +25,15 @@ from vgtok.detect.view import View, whole
 
 @dataclass(frozen=True)
 class Encoded:
-    """`memory` (B, S, D): encoded cells of all levels, of which `shapes` are the (rows, columns), `view` the place."""
+    """`memory` (B, S, D): encoded cells of all levels, of which `shapes` are the (rows, columns), `view` the place.
+
+    `padding` says how far the image goes where the maps reach beyond it; they then show all of it.
+    """
 
     memory: Tensor
     shapes: Shapes
     view: View
+    padding: Padding | None = None
 
     def maps(self) -> list[Tensor]:
         """A (B, D, rows, columns) view per level."""
@@ -55,8 +60,8 @@ class QueryTransformer(nn.Module):
 
     def feedback(self, head: str, boxes: Tensor) -> Tensor:
         """(B, P, 4) positives of the auxiliary head of that name to (B, P, D) decoder queries."""
-        # Through logits and back: what lies at the border is moved as far inside as everywhere else.
-        code = box_code(inverse_sigmoid(boxes).sigmoid(), self.query_embed.embedding_dim // 2, FEEDBACK_ORDER)
+        # Anchors may reach beyond the image; through logits and back, their codes do not.
+        code = box_code(inverse_sigmoid(boxes, eps=1e-5).sigmoid(), self.query_embed.embedding_dim // 2, FEEDBACK_ORDER)
         query: Tensor = self.aux_pos_trans_norm[head](self.aux_pos_trans[head](code))
         return query
 
@@ -76,20 +81,32 @@ class QueryHead(nn.Module):
         for branch in self.cls_branches:
             nn.init.constant_(cast(nn.Linear, branch).bias, PRIOR)
 
-    def encode(self, levels: Sequence[Tensor], view: View | None = None) -> Encoded:
-        """A (B, D, rows, columns) map per level, encoded; whole frames where no view says otherwise."""
+    def encode(
+        self, levels: Sequence[Tensor], view: View | None = None, image: tuple[int, int] | None = None
+    ) -> Encoded:
+        """A (B, D, rows, columns) map per level, encoded; whole frames where no view says otherwise.
+
+        Where maps reach beyond their `image` of (height, width) px, it says how far to read them.
+        """
         shapes = [(level.shape[2], level.shape[3]) for level in levels]
         # (B, D, rows, columns) to (B, S, D)
         cells = torch.cat([level.flatten(2).transpose(1, 2) for level in levels], dim=1)
         view = whole(cells) if view is None else view
+        stride = self.config.strides[0]
+        padded = shapes[0][0] * stride, shapes[0][1] * stride
+        padding = None if image is None else padding_of(image, padded, shapes, cells)
+        features = self.config.dim // 2
+        places = cell_codes(shapes, features, view) if padding is None else padding.codes(shapes, features)
         codes = [
-            code.to(cells.dtype) + level
-            for code, level in zip(
-                cell_codes(shapes, self.config.dim // 2, view), self.transformer.level_embeds, strict=True
-            )
+            code.to(cells.dtype) + level for code, level in zip(places, self.transformer.level_embeds, strict=True)
         ]
-        centres = torch.cat(cell_centres(shapes, cells))
-        return Encoded(self.transformer.encoder(cells, torch.cat(codes, dim=1), centres, shapes), shapes, view)
+        centres = cell_centres(shapes, cells)
+        if padding is None:
+            memory = self.transformer.encoder(cells, torch.cat(codes, dim=1), torch.cat(centres), shapes)
+        else:
+            on_maps = padding.on_maps(torch.cat(padding.on_image(centres)))
+            memory = self.transformer.encoder(cells, torch.cat(codes, dim=1), on_maps, shapes, padding.beyond)
+        return Encoded(memory, shapes, view, padding)
 
     def auxiliary_maps(self, encoded: Encoded) -> list[Tensor]:
         """What auxiliary heads read: the (B, D, rows, columns) encoded levels and one coarser by half."""
@@ -102,6 +119,8 @@ class QueryHead(nn.Module):
         memory = encoded.memory
         first = _first_boxes(encoded).to(memory.dtype)
         inside = ((first > 0.01) & (first < 0.99)).all(dim=-1, keepdim=True)
+        if encoded.padding is not None:
+            inside = inside & ~encoded.padding.beyond[:, None]
         # A first box that leaves the image has no finite logits; what it proposes lies in the far corner.
         start = torch.where(inside, inverse_sigmoid(first, eps=1e-6), torch.inf)
         logits, steps = [], []
@@ -126,7 +145,7 @@ class QueryHead(nn.Module):
             query, boxes = torch.cat([query, groups.content], dim=1), torch.cat([boxes, groups.boxes], dim=1)
             hidden = groups.hidden(proposals.boxes.shape[1])
         outputs, starts = self.transformer.decoder(
-            query, boxes, encoded.memory, encoded.shapes, encoded.view, list(self.reg_branches), hidden
+            query, boxes, encoded.memory, encoded.shapes, encoded.view, list(self.reg_branches), hidden, encoded.padding
         )
         return [
             SetPrediction(classify(output), (step(output) + inverse_sigmoid(start)).sigmoid())
@@ -149,7 +168,10 @@ class QueryHead(nn.Module):
 def _first_boxes(encoded: Encoded) -> Tensor:
     """(B, S, 4) boxes of all cells before the first stage moves them: twice as large on every level."""
     boxes = []
-    for level, centres in enumerate(cell_centres(encoded.shapes, encoded.view.shift)):
+    points = cell_centres(encoded.shapes, encoded.view.shift)
+    if encoded.padding is not None:
+        points = encoded.padding.on_image(points)
+    for level, centres in enumerate(points):
         placed = encoded.view.on_frame(centres)
         boxes.append(torch.cat([placed, torch.full_like(placed, 0.05 * 2**level)], dim=-1))
     return torch.cat(boxes, dim=1)

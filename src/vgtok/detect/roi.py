@@ -27,12 +27,17 @@ _GIOU_WEIGHT = 10.0
 class Positives:
     """Boxes of one image an auxiliary head answers for: `boxes` (P, 4), the `labels` (P,) and `goals` (P, 4) of each.
 
-    All boxes are corners in pixels.
+    `negatives` (M, 4) are boxes it was shown that answer for nothing. All boxes are corners in pixels.
     """
 
     boxes: Tensor
     labels: Tensor
     goals: Tensor
+    negatives: Tensor
+
+    def moved(self, corner: Tensor) -> "Positives":
+        """The same boxes in a frame where the image lies at `corner` (4,): x, y, x, y."""
+        return Positives(self.boxes + corner, self.labels, self.goals + corner, self.negatives + corner)
 
 
 class RoIHead(nn.Module):
@@ -86,10 +91,11 @@ class RoIHead(nn.Module):
             chosen = torch.cat([found, empty])
             label = torch.full((len(chosen),), self.classes, dtype=torch.long, device=chosen.device)
             label[: len(found)] = target.labels[owner[found]]
-            positives.append(Positives(boxes[found], label[: len(found)], target.boxes[owner[found]]))
+            goal = target.boxes[owner[found]]
+            positives.append(Positives(boxes[found], label[: len(found)], goal, boxes[empty]))
             regions.append(functional.pad(boxes[chosen], (1, 0), value=image))
             labels.append(label)
-            goals.append(target.boxes[owner[found]])
+            goals.append(goal)
         region, label, goal = torch.cat(regions), torch.cat(labels), torch.cat(goals)
         if not len(region):
             zero = maps[0].sum() * 0.0

@@ -91,4 +91,7 @@ class RPNHead(nn.Module):
             scores.append(best.values.float())
             levels.append(torch.full_like(best.indices, number))
         every = torch.cat(boxes)
-        return every[nms(every, torch.cat(scores), torch.cat(levels), _OVERLAP)[: self.after]]
+        # What lies wholly beyond the image was cut to nothing.
+        real = (every[:, 2:] > every[:, :2]).all(dim=1)
+        every = every[real]
+        return every[nms(every, torch.cat(scores)[real], torch.cat(levels)[real], _OVERLAP)[: self.after]]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vgtok.detect.card import model_card
 from vgtok.detect.config import Auxiliary, DetectorConfig
-from vgtok.detect.detector import Detector
+from vgtok.detect.detector import DEFAULT_BUDGET, Detector
 from vgtok.detect.heads import Head
 from vgtok.detect.model import CoDetr
 from vgtok.encode.loading import check_state, read_state
@@ -80,6 +80,7 @@ def load_detector(folder: str | Path) -> Detector:
         licence = str(document["licence"])
         evaluations = [dict(row) for row in document.get("evaluations", ())]
         head: Head = document.get("head", "query")
+        budget = float(document["budget"]) if "budget" in document else _default_budget(config)
         normalised = tuple(preprocessing["mean"]), tuple(preprocessing["std"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(f"{origin}: damaged model configuration ({error!r})") from None
@@ -102,7 +103,13 @@ def load_detector(folder: str | Path) -> Detector:
         licence=licence,
         evaluations=evaluations,
         head=head,
+        budget=budget,
     )
+
+
+def _default_budget(config: DetectorConfig) -> float:
+    """The budget of a model saved before models named theirs: without a fusion none was trained on coarse tokens."""
+    return DEFAULT_BUDGET if config.encoder_config().fusion else 1.0
 
 
 def is_saved(folder: Path) -> bool:
@@ -204,6 +211,7 @@ def _document(detector: Detector, config: DetectorConfig, weights: Path) -> dict
         "licence": detector.licence,
         # Without its own head a model predicts by the one that is always there.
         "head": detector.head if detector.head in config.auxiliary else "query",
+        "budget": detector.budget,
         "evaluations": [dict(row) for row in detector.evaluations],
         "weights": {"file": weights.name, "sha256": file_digest(weights)},
     }

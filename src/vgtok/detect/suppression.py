@@ -33,8 +33,8 @@ def nms(boxes: Tensor, scores: Tensor, labels: Tensor, iou_threshold: float) -> 
 def soft_nms(boxes: Tensor, scores: Tensor, iou_threshold: float, min_score: float) -> tuple[Tensor, Tensor]:
     """Lower the score of boxes (N, 4) that overlap a better one, by one minus the overlap: (K,) indices, (K,) scores.
 
-    A box loses score to every better one it overlaps by the threshold or more, and is gone below `min_score`. The kept
-    come by falling new score.
+    A box loses score to every better one it overlaps by the threshold or more, and is gone below `min_score`, but for
+    the very best one. The kept come by falling new score.
     """
     return _softened(overlaps(boxes, boxes), scores, iou_threshold, min_score)
 

@@ -1,4 +1,4 @@
-"""Suppression over plain arrays, soft for the query head and hard for the ATSS head: what needs no torch.
+"""Suppression over plain arrays, soft for the query head, hard or soft for the ATSS head: what needs no torch.
 
 The detector's own hard suppression is in torch, where it may run on a device; both give the same boxes.
 """
@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 OVERLAP = 0.8
 """Overlap from which a query's box loses score to a better one of its class."""
 
-HARD_OVERLAP = 0.6
-"""Overlap beyond which an anchor's box is gone beside a better one of its class."""
+ANCHOR_OVERLAP = 0.6
+"""Overlap beyond which an anchor's box is gone beside a better one of its class, or loses score to it."""
+
+SOFT_ANCHORS = 100
+"""Boxes of anchors an image keeps at most after soft suppression."""
 
 LEAST_SCORE = 1e-3
 """Boxes below this score are gone."""
@@ -22,19 +25,19 @@ def soften(
     """Boxes left of (N,) scores with (N, N) overlaps: (K,) indices and (K,) lowered scores, best first.
 
     A box loses score to every better one it overlaps by the threshold or more, by one minus the overlap, and is gone
-    below `min_score`.
+    below `min_score`. The very best box stays, whatever its score.
     """
     left = scores.astype(np.float32)
     weights = np.where(overlap >= iou_threshold, 1 - overlap, np.float32(1.0))
-    left[left < min_score] = -np.inf
     chosen: list[int] = []
     new_scores: list[float] = []
-    while len(left) and np.isfinite(best := left[(index := int(left.argmax()))]):
+    # What is gone is below zero, and stays there whatever it is multiplied by.
+    while len(left) and (best := left[(index := int(left.argmax()))]) >= 0:
         chosen.append(index)
         new_scores.append(float(best))
         left *= weights[index]
-        left[left < min_score] = -np.inf
-        left[index] = -np.inf
+        left[left < min_score] = -1
+        left[index] = -1
     return np.array(chosen, dtype=np.int64), np.array(new_scores, dtype=np.float32)
 
 

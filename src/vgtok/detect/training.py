@@ -38,7 +38,7 @@ def group_losses(
     corners = [group.features.new_tensor([x, y, x, y], dtype=torch.float32) for x, y in group.corners]
     targets = [Targets(t.boxes + corner, t.labels) for t, corner in zip(targets, corners, strict=True)]
     positives = {
-        name: [Positives(p.boxes + c, p.labels, p.goals + c) for p, c in zip(found, corners, strict=True)]
+        name: [part.moved(corner) for part, corner in zip(found, corners, strict=True)]
         for name, found in positives.items()
     }
     proposals = model.query_head.propose(encoded, queries)
@@ -85,7 +85,7 @@ def _query_groups(
     parts: dict[str, QueryPart | None] = {
         "denoising": denoising_queries(targets, head.label_embedding, config, sizes),
         **{
-            f"{name}-queries": feedback_queries(name, found, head.transformer, config.positives, sizes)
+            f"{name}-queries": feedback_queries(name, found, head.transformer, config, sizes)
             for name, found in positives.items()
         },
     }

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from vgtok.detect.boxes import inverse_sigmoid
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.deformable import QUERIES_AT_ONCE, DeformableAttention, Shapes
+from vgtok.detect.padding import Padding
 from vgtok.detect.position import DECODER_ORDER, box_code
 from vgtok.detect.view import View
 
@@ -25,10 +26,12 @@ class EncoderLayer(nn.Module):
         self.ffn = _ffn(config)
         self.norms = nn.ModuleList(nn.LayerNorm(config.dim) for _ in range(2))
 
-    def forward(self, cells: Tensor, codes: Tensor, centres: Tensor, shapes: Shapes) -> Tensor:
-        """(B, S, D) cells with (1 or B, S, D) codes at (S, 2) centres to (B, S, D)."""
-        reference = centres.expand(len(cells), -1, -1)
-        cells = self.norms[0](cells + self.attention(cells + codes, reference, cells, shapes))
+    def forward(
+        self, cells: Tensor, codes: Tensor, centres: Tensor, shapes: Shapes, beyond: Tensor | None = None
+    ) -> Tensor:
+        """(B, S, D) cells with (1 or B, S, D) codes at (S, 2) or (S, levels, 2) centres to (B, S, D)."""
+        reference = centres.expand(len(cells), *centres.shape)
+        cells = self.norms[0](cells + self.attention(cells + codes, reference, cells, shapes, beyond))
         # In chunks: the hidden layer of 196,416 cells would be the largest tensor of all.
         chunks = [self.norms[1](chunk + self.ffn(chunk)) for chunk in torch.split(cells, QUERIES_AT_ONCE, dim=1)]
         return torch.cat(chunks, dim=1)
@@ -45,11 +48,19 @@ class DecoderLayer(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(config.dim) for _ in range(3))
 
     def forward(
-        self, query: Tensor, code: Tensor, boxes: Tensor, memory: Tensor, shapes: Shapes, hidden: Tensor | None
+        self,
+        query: Tensor,
+        code: Tensor,
+        boxes: Tensor,
+        memory: Tensor,
+        shapes: Shapes,
+        hidden: Tensor | None,
+        beyond: Tensor | None = None,
     ) -> Tensor:
-        """(B, Q, D) queries with (B, Q, D) codes read (B, S, D) memory around (B, Q, 4) boxes on the map: (B, Q, D).
+        """(B, Q, D) queries with (B, Q, D) codes read (B, S, D) memory around their boxes on the map: (B, Q, D).
 
-        `hidden` is (B, Q, Q), true where a query (row) must not see another (column).
+        Boxes are (B, Q, 4), or (B, Q, levels, 4). `hidden` is (B, Q, Q), true where a query (row) must not see another
+        (column), `beyond` (S,) true for cells outside the image.
         """
         placed = query + code
         if hidden is not None:
@@ -57,7 +68,7 @@ class DecoderLayer(nn.Module):
             hidden = hidden.repeat_interleave(self.self_attention.num_heads, dim=0)
         among = self.self_attention(placed, placed, query, attn_mask=hidden, need_weights=False)[0]
         query = self.norms[0](query + among)
-        query = self.norms[1](query + self.cross_attention(query + code, boxes, memory, shapes))
+        query = self.norms[1](query + self.cross_attention(query + code, boxes, memory, shapes, beyond))
         refined: Tensor = self.norms[2](query + self.ffn(query))
         return refined
 
@@ -69,10 +80,12 @@ class Encoder(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
 
-    def forward(self, cells: Tensor, codes: Tensor, centres: Tensor, shapes: Shapes) -> Tensor:
-        """(B, S, D) cells with (1 or B, S, D) codes at (S, 2) centres to (B, S, D)."""
+    def forward(
+        self, cells: Tensor, codes: Tensor, centres: Tensor, shapes: Shapes, beyond: Tensor | None = None
+    ) -> Tensor:
+        """(B, S, D) cells with (1 or B, S, D) codes at (S, 2) or (S, levels, 2) centres to (B, S, D)."""
         for layer in self.layers:
-            cells = layer(cells, codes, centres, shapes)
+            cells = layer(cells, codes, centres, shapes, beyond)
         return cells
 
 
@@ -96,6 +109,7 @@ class Decoder(nn.Module):
         view: View,
         refine: Sequence[nn.Module],
         hidden: Tensor | None,
+        padding: Padding | None = None,
     ) -> tuple[list[Tensor], list[Tensor]]:
         """(B, Q, D) queries at (B, Q, 4) boxes; `refine` predicts a step of the box from a layer's output.
 
@@ -106,7 +120,10 @@ class Decoder(nn.Module):
             starts.append(boxes)
             boxes = boxes.detach()
             code = self.ref_point_head(box_code(boxes, query.shape[2] // 2, DECODER_ORDER))
-            query = layer(query, code, view.on_map(boxes), memory, shapes, hidden)
+            if padding is None:
+                query = layer(query, code, view.on_map(boxes), memory, shapes, hidden)
+            else:
+                query = layer(query, code, padding.on_maps(boxes), memory, shapes, hidden, padding.beyond)
             outputs.append(self.norm(query))
             boxes = (step(query) + inverse_sigmoid(boxes)).sigmoid()
         return outputs, starts

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from vgtok.errors import InputError
-from vgtok.tokenize.geometry import NODE, ROOT
+from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent
 
 Position = Literal["centre", "corner", "mean"]
 """Where a coarse token reads position: its centre, its first cell, or (table only) the mean over its cells."""
@@ -29,7 +29,8 @@ class EncoderConfig:
     tokens that stand for no region (class, registers), `hidden` the width inside the MLP; without `out_norm_eps` there
     is no norm after the last block. `fusion` names the coarse
     sizes in pixels that fuse the base patches they cover: both for a quadtree, 32 alone for Single-pass. With
-    `proportional` the logit of a coarse key is raised by the logarithm of the cells it covers.
+    `proportional` the logit of a coarse key is raised by the logarithm of the cells it covers. Rows and columns of the
+    grid are rounded up to a multiple of `grid_multiple` cells; those beyond the frame hold zeros and run as the others.
     """
 
     dim: int
@@ -56,6 +57,7 @@ class EncoderConfig:
     resampling: Resampling = "bicubic"
     proportional: bool = False
     padding: Padding = "exact"
+    grid_multiple: int = 1
 
     def __post_init__(self) -> None:
         if self.dim % self.heads or self.dim // self.heads % 4:
@@ -72,6 +74,8 @@ class EncoderConfig:
             raise InputError(f"global_blocks: {self.global_blocks} are not all below the depth of {self.depth}")
         if self.fusion not in ((), (NODE,), (NODE, ROOT)):
             raise InputError(f"fusion: {self.fusion} is not (), (32,) or (32, 64): a stage reduces the one before it")
+        if self.grid_multiple < 1:
+            raise InputError(f"grid_multiple: {self.grid_multiple} is not a number of cells, 1 or more")
         for name, choices in (("position", Position), ("resampling", Resampling), ("padding", Padding)):
             if getattr(self, name) not in get_args(choices):
                 raise InputError(f"{name}: '{getattr(self, name)}' is not one of {', '.join(get_args(choices))}")
@@ -80,6 +84,11 @@ class EncoderConfig:
     def head_dim(self) -> int:
         """Width of one attention head."""
         return self.dim // self.heads
+
+    def grid_of(self, extent: Extent) -> tuple[int, int]:
+        """Rows and columns of cells a frame of this extent is run as."""
+        step = self.grid_multiple
+        return -(-extent.rows(CELL) // step) * step, -(-extent.columns(CELL) // step) * step
 
     def is_global(self, block: int) -> bool:
         """Whether a block attends over the whole image."""

@@ -28,7 +28,7 @@ class Flops(NamedTuple):
 
 def execution_flops(execution: str, config: EncoderConfig, tokens: Tokens) -> Flops:
     """FLOPs of the execution called 'dense', 'packed' or 'control' over one image with this partition."""
-    rows, columns = tokens.extent.rows(CELL), tokens.extent.columns(CELL)
+    rows, columns = config.grid_of(tokens.extent)
     if execution == "dense":
         return Flops(rows * columns * _patch_flops(config), *_grid_flops(config, rows, columns))
     packing = pack([tokens], config)

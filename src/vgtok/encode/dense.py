@@ -29,8 +29,9 @@ def encode_dense(encoder: Encoder, images: Tensor) -> Features:
     patch = encoder.config.patch
     height, width = images.shape[2:]
     pixels = normalise(images, encoder.config, encoder.embedding.table.dtype)
-    if height % patch or width % patch:
-        pixels = functional.pad(pixels, (0, -width % patch, 0, -height % patch))
+    multiple = patch * encoder.config.grid_multiple
+    if height % multiple or width % multiple:
+        pixels = functional.pad(pixels, (0, -width % multiple, 0, -height % multiple))
     grid = (pixels.shape[2] // patch, pixels.shape[3] // patch)
     cells = project_grid(encoder.embedding, pixels)
     del pixels

@@ -1,7 +1,8 @@
 """Partitions of any number of images to the layout of one packed sequence.
 
 Tokens are reordered once, image by image and window by window, so that every attention group, window or image, is a
-contiguous run. What leaves is arrays of indices and coordinates in cells: no pixel and no weight is read here.
+contiguous run. Where the grid reaches beyond the frame, cells no token covers become tokens of their own. What leaves
+is arrays of indices and coordinates in cells: no pixel and no weight is read here.
 """
 
 from collections.abc import Sequence
@@ -67,7 +68,9 @@ class Packing:
 
 def pack(tokens: Sequence[Tokens], config: EncoderConfig, crops: Sequence[Crop] | None = None) -> Packing:
     """Lay out the partitions of B images, whole frames unless `crops` say otherwise, as one sequence."""
-    grids = tuple((t.extent.rows(CELL), t.extent.columns(CELL)) for t in tokens)
+    if crops is not None and config.grid_multiple > 1:
+        raise InputError("crops: a model that pads its frames reads them whole; train with grid_multiple=1")
+    grids = tuple(config.grid_of(t.extent) for t in tokens)
     crops = tuple(map(whole_frame, grids)) if crops is None else tuple(crops)
     _check(crops, grids)
     image = np.repeat(np.arange(len(tokens)), [len(t) for t in tokens])
@@ -75,6 +78,8 @@ def pack(tokens: Sequence[Tokens], config: EncoderConfig, crops: Sequence[Crop] 
         np.concatenate([np.asarray(getattr(t, name), dtype=np.int64) // CELL for t in tokens])
         for name in ("y", "x", "sizes")
     )
+    if any(grid != (t.extent.rows(CELL), t.extent.columns(CELL)) for grid, t in zip(grids, tokens, strict=True)):
+        image, row, column, span = _with_padding(grids, image, row, column, span)
     window = config.window or max(max(grid) for grid in grids)
     across = max(-(-columns // window) for _, columns in grids)
     down = max(-(-rows // window) for rows, _ in grids)
@@ -102,6 +107,22 @@ def pack(tokens: Sequence[Tokens], config: EncoderConfig, crops: Sequence[Crop] 
     )
 
 
+def _with_padding(
+    grids: Sequence[tuple[int, int]], image: Ints, row: Ints, column: Ints, span: Ints
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """The tokens, each (N',), and after them a token of one cell for every cell of the grids that none covers."""
+    extra_image, extra_row, extra_column = [image], [row], [column]
+    for number, grid in enumerate(grids):
+        own = image == number
+        covering = _covering_places([grid], image[own] * 0, row[own], column[own], span[own], np.ones_like(row[own]))
+        down, right = np.nonzero(covering.reshape(grid) == 0)
+        extra_image.append(np.full(down.size, number, dtype=np.int64))
+        extra_row.append(down.astype(np.int64))
+        extra_column.append(right.astype(np.int64))
+    image, row, column = (np.concatenate(parts) for parts in (extra_image, extra_row, extra_column))
+    return image, row, column, np.concatenate([span, np.ones(image.size - span.size, dtype=np.int64)])
+
+
 def _check(crops: Sequence[Crop], grids: Sequence[tuple[int, int]]) -> None:
     if len(crops) != len(grids):
         raise InputError(f"crops: {len(crops)} for {len(grids)} images; give one for each, or none")
@@ -113,10 +134,10 @@ def _check(crops: Sequence[Crop], grids: Sequence[tuple[int, int]]) -> None:
 def _covering_places(
     grids: Sequence[tuple[int, int]], image: Ints, row: Ints, column: Ints, span: Ints, place: Ints
 ) -> Ints:
-    """Sequence place of the token over each cell, images one after another in reading order."""
+    """Sequence place of the token over each cell, images one after another in reading order; 0 where there is none."""
     shape = np.array(grids, dtype=np.int64)
     first_cell = np.concatenate([[0], np.cumsum(shape.prod(axis=1))])
-    covering = np.empty(first_cell[-1], dtype=np.int64)
+    covering = np.zeros(first_cell[-1], dtype=np.int64)
     rows, columns = shape[image].T
     for side in np.unique(span):
         chosen = span == side

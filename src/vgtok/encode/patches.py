@@ -2,7 +2,7 @@
 
 Nothing is computed for the whole frame: 8-bit pixels are gathered first and turned to floats after. What lies beyond
 the valid area reads as zero after normalisation, as in a dense model that pads; a coarse token at a ragged edge repeats
-the last cells instead of reading cells that do not exist.
+the last cells of the grid instead of reading cells that do not exist.
 """
 
 import torch
@@ -25,8 +25,8 @@ def cell_patches(image: Tensor, row: Tensor, column: Tensor, config: EncoderConf
     """Gather normalised cells of a (3, H, W) image at (...) cell rows and columns: (..., 3, patch, patch)."""
     patch = config.patch
     height, width = image.shape[1:]
-    rows, columns = -(-height // patch), -(-width // patch)
-    ragged = bool(height % patch or width % patch)
+    rows, columns = (-(-side // (patch * config.grid_multiple)) * config.grid_multiple for side in (height, width))
+    ragged = (rows * patch, columns * patch) != (height, width)
     if ragged:
         image = functional.pad(image, (0, columns * patch - width, 0, rows * patch - height))
     # (3, rows * patch, columns * patch) to (rows, columns, 3, patch, patch): a view, no pixel moves

@@ -20,7 +20,7 @@ class Description:
     """One exported graph: a frame of `width` x `height` px, read as `tokens` tokens, or any number where `dynamic`.
 
     `model` is the name it was exported by, `names` are the classes, `buckets` the slots of its attention windows.
-    `head` is the one whose candidates it returns.
+    `head` is the one whose candidates it returns, `atss_suppression` how those of the ATSS head are thinned out.
     """
 
     model: str
@@ -33,6 +33,7 @@ class Description:
     buckets: tuple[Bucket, ...]
     head: Head
     licence: str
+    atss_suppression: str = "hard"
 
     @property
     def extent(self) -> Extent:
@@ -55,6 +56,7 @@ class Description:
             "buckets": json.dumps([[bucket.windows, bucket.slots] for bucket in self.buckets]),
             "head": self.head,
             "licence": self.licence,
+            "atss_suppression": self.atss_suppression,
         }
 
     @classmethod
@@ -82,6 +84,7 @@ class Description:
                 buckets=tuple(Bucket(*pair) for pair in json.loads(properties["buckets"])),
                 head=_head(properties["head"]),
                 licence=properties["licence"],
+                atss_suppression=properties.get("atss_suppression", "hard"),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{origin}: damaged description ({error!r}); export it anew") from None

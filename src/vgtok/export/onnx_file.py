@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vgtok.detect.detector import DEFAULT_BUDGET, Detector
+from vgtok.detect.detector import Detector
 from vgtok.detect.heads import Head
 from vgtok.errors import InputError, VGTokError
 from vgtok.export.description import Description
@@ -20,7 +20,7 @@ from vgtok.export.graph import DetectorGraph
 from vgtok.export.layout import graph_inputs, window_buckets
 from vgtok.files import write_bytes
 from vgtok.tokenize.canvas import DEFAULT_SIZE, Canvas, fit_canvas
-from vgtok.tokenize.geometry import Extent
+from vgtok.tokenize.geometry import CELL, Extent
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
 
@@ -47,17 +47,23 @@ def export_onnx(
 ) -> Description:
     """Write a detector as a graph for frames of `size` (width, height), its canvas unless given.
 
-    Every frame is read as `tokens` tokens, the count nearest to 40% unless given; `dynamic` leaves the number open, and
-    `tokens` is then what the runtime takes unless told otherwise. `head` is the one that predicts, the detector's own
-    unless given, `name` what the file calls the model.
+    Every frame is read as `tokens` tokens, the count nearest to the detector's budget unless given; `dynamic` leaves
+    the number open, and `tokens` is then what the runtime takes. `head` is the one that predicts, the
+    detector's own unless given, `name` what the file calls the model.
     """
     path, head = Path(path), detector.known_head(head or detector.head)
     if size is None:
         size = DEFAULT_SIZE if detector.canvas == "native" else detector.canvas
     if min(size) < 1:
         raise InputError(f"size: {size[0]} x {size[1]} px is no frame; give width and height in whole pixels")
+    step = CELL * detector.model.encoder.config.grid_multiple
+    if step > CELL and (size[0] % step or size[1] % step):
+        raise InputError(
+            f"size: this model pads frames to a multiple of {step} px, which a graph does not; export it for sides "
+            f"that are one, not {size[0]} x {size[1]}"
+        )
     canvas = fit_canvas(np.zeros((size[1], size[0], 3), dtype=np.uint8), "native")
-    partition = _partition(canvas, tokens)
+    partition = _partition(canvas, tokens, detector.budget)
     model = detector.model
     if detector.device.type != "cpu":
         # What is traced must lie together with the constants; the caller's model stays where it is.
@@ -75,6 +81,7 @@ def export_onnx(
         buckets=buckets,
         head=head,
         licence=detector.licence,
+        atss_suppression=model.config.atss_suppression,
     )
     arrays = graph_inputs(canvas, partition, config, buckets)
     graph = DetectorGraph(model, canvas.extent, buckets, head).eval()
@@ -89,11 +96,14 @@ def export_onnx(
     return description
 
 
-def _partition(canvas: Canvas, tokens: int | None) -> Tokens:
-    """The partition of a blank canvas into exactly that many tokens: what it can have, every frame of its size can."""
+def _partition(canvas: Canvas, tokens: int | None, budget: float) -> Tokens:
+    """The partition of a blank canvas into so many tokens, or at the budget where there is no number.
+
+    What a blank canvas can have, every frame of its size can.
+    """
     extent = canvas.extent
     if tokens is None:
-        return Tokenizer(budget=DEFAULT_BUDGET, canvas="native").partition(canvas)
+        return Tokenizer(budget=budget, canvas="native").partition(canvas)
     if not extent.roots <= tokens <= extent.dense:
         raise InputError(
             f"tokens: {tokens} is outside {extent.roots} to {extent.dense}, what a frame of {extent.width} x "

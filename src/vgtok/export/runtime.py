@@ -10,9 +10,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.detect.heads import Head
 from vgtok.detect.result import Result, Timings
-from vgtok.detect.survivors import HARD_OVERLAP, LEAST_SCORE, OVERLAP, class_overlaps, greedy, soften
+from vgtok.detect.survivors import ANCHOR_OVERLAP, LEAST_SCORE, OVERLAP, SOFT_ANCHORS, class_overlaps, greedy, soften
 from vgtok.errors import InputError, VGTokError
 from vgtok.export.description import Description
 from vgtok.export.layout import graph_inputs, uniform_grids
@@ -121,9 +120,7 @@ class OnnxDetector:
         marks.append(time.perf_counter())
         candidates = self.candidates(canvas, tokens)
         marks.append(time.perf_counter())
-        boxes, scores, labels = suppressed(
-            candidates, self.description.head, (canvas.height, canvas.width), max_detections
-        )
+        boxes, scores, labels = suppressed(candidates, self.description, (canvas.height, canvas.width), max_detections)
         placed = canvas.to_source(boxes)
         # A box wholly in the padding is clipped to nothing.
         kept = (scores >= score_threshold) & (placed[:, 2] > placed[:, 0]) & (placed[:, 3] > placed[:, 1])
@@ -145,9 +142,13 @@ class OnnxDetector:
         return boxes, scores, labels
 
     def _fitted(self, canvas: Canvas) -> Canvas:
-        """The canvas, if its grid of cells is the graph's."""
+        """The canvas, if it is one the graph was exported for."""
         wanted = self.description.extent
-        if uniform_grids(canvas.extent) != uniform_grids(wanted):
+        fits = uniform_grids(canvas.extent) == uniform_grids(wanted)
+        if self.description.encoder.grid_multiple > 1:
+            # What a model that pads makes of a frame depends on its last pixel, and the graph on its size alone.
+            fits = (canvas.height, canvas.width) == (wanted.height, wanted.width)
+        if not fits:
             raise InputError(
                 f"image: {canvas.source_width} x {canvas.source_height} px becomes {canvas.width} x {canvas.height} on "
                 f"the canvas, but this graph was exported for {wanted.width} x {wanted.height}; crop or pad the image "
@@ -156,13 +157,16 @@ class OnnxDetector:
         return canvas
 
 
-def suppressed(candidates: Detections, head: Head, size: tuple[int, int], most: int) -> Detections:
+def suppressed(candidates: Detections, description: Description, size: tuple[int, int], most: int) -> Detections:
     """At most `most` candidates, cut to a frame of (height, width) and suppressed by class as the head does it."""
     boxes, scores, labels = candidates
     height, width = size
     boxes = np.clip(boxes, 0, np.array([width, height, width, height], dtype=np.float32))
-    if head == "atss":
-        kept = greedy(boxes, scores, labels, HARD_OVERLAP)[:most]
+    if description.head == "atss" and description.atss_suppression == "hard":
+        kept = greedy(boxes, scores, labels, ANCHOR_OVERLAP)[:most]
         return boxes[kept], scores[kept], labels[kept]
-    kept, values = soften(class_overlaps(boxes, labels), scores, OVERLAP, LEAST_SCORE)
+    overlap = OVERLAP
+    if description.head == "atss":
+        overlap, most = ANCHOR_OVERLAP, min(most, SOFT_ANCHORS)
+    kept, values = soften(class_overlaps(boxes, labels), scores, overlap, LEAST_SCORE)
     return boxes[kept[:most]], values[:most], labels[kept[:most]]

@@ -12,7 +12,6 @@ from PIL import Image
 
 from vgtok.serve.limits import RefusedError
 from vgtok.tokenize.canvas import DEFAULT_SIZE, Canvas, CanvasSize, fit_canvas
-from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
 from vgtok.tokenize.tokens import Tokens
 
@@ -23,9 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a frame is read: the controls of the page and the parameters of the endpoint."""
+    """How a frame is read: the controls of the page and the parameters of the endpoint.
 
-    budget: float = 0.40
+    Without a `budget` a frame is read at the model's own.
+    """
+
+    budget: float | None = None
     rank: float = SHIPPED_RANK
     scorer: str = "tophat"
     splitter: str = "quadtree"
@@ -157,8 +159,14 @@ class Service:
         """The frame images are fitted into."""
         return DEFAULT_SIZE if self.detector is None else self.detector.canvas
 
+    @property
+    def budget(self) -> float:
+        """The share of tokens a frame is read at if a request names none."""
+        return 0.40 if self.detector is None else self.detector.budget
+
     def tokenize(self, pixels: NDArray[np.uint8], name: str, settings: Settings) -> Reading:
         """Tokens of an (H, W, 3) uint8 frame, and what a detector will cost on them."""
+        settings = self._settled(settings)
         tokenizer = settings.tokenizer(self.canvas)
         started = time.perf_counter()
         canvas = fit_canvas(pixels, tokenizer.canvas)
@@ -174,6 +182,7 @@ class Service:
 
         if self.detector is None:
             raise RefusedError(503, f"model: {self.without}")
+        settings = self._settled(settings)
         tokenizer = settings.tokenizer(self.canvas)
         threshold = self.score_threshold if score_threshold is None else score_threshold
         try:
@@ -190,6 +199,9 @@ class Service:
             categories=[Category(*pair) for pair in categories],
         )
         return Reading(answer, fit_canvas(pixels, self.canvas), result.tokens, result)
+
+    def _settled(self, settings: Settings) -> Settings:
+        return replace(settings, budget=self.budget) if settings.budget is None else settings
 
     def _answer(
         self, pixels: NDArray[np.uint8], name: str, settings: Settings, tokens: Tokens, ms: Milliseconds
@@ -210,8 +222,9 @@ def count_gflops(detector: "Detector", tokens: Tokens) -> Gflops:
     from vgtok.detect.counting import detection_flops
     from vgtok.encode.counting import execution_flops
 
-    config, grid = detector.model.config, (tokens.extent.rows(CELL), tokens.extent.columns(CELL))
+    config = detector.model.config
     encoder = config.encoder_config()
+    grid = encoder.grid_of(tokens.extent)
     after = sum(detection_flops(config, *grid, detector.head).values())
     used, dense = (sum(execution_flops(execution, encoder, tokens)) + after for execution in ("packed", "dense"))
     return Gflops(round(used / 1e9, 3), round(dense / 1e9, 3))

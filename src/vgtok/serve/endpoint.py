@@ -28,7 +28,9 @@ class Failure:
     error: str
 
 
-Budget = Annotated[float, Query(description="Share of the dense grid to keep, exactly; 1 is dense.")]
+Budget = Annotated[
+    float | None, Query(description="Share of the dense grid to keep, exactly; the model's own default if left out.")
+]
 Rank = Annotated[float, Query(description="Share of busy nodes the gate stops, from 0 (no gate) to below 1.")]
 Scorer = Annotated[str, Query(description="Score, e.g. tophat, fused, compact, lambda_min, entropy.")]
 Splitter = Annotated[str, Query(description="quadtree (16, 32, 64 px) or single_pass (16, 32 px).")]

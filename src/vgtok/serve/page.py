@@ -60,7 +60,7 @@ def build_page(service: Service, limits: Limits, tokenizing: Turns, detecting: T
                 upload = gradio.File(label="Your frame", height=128, elem_id="upload")
                 rendered = gradio.Radio(list(SAMPLES), value=SAMPLES[0], label="or take a rendered one")
                 # One range for both splitters: the framework fails on a value that is on its way when a range changes.
-                least, wanted = min(LEAST_PER_CENT.values()), 100 * Settings.budget
+                least, wanted = min(LEAST_PER_CENT.values()), 100 * service.budget
                 budget = gradio.Slider(
                     least, 100, wanted, step=1, label="Token budget, %", buttons=[], elem_id="budget"
                 )

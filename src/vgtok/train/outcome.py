@@ -10,7 +10,7 @@ from typing import Any
 from safetensors.torch import load_file
 
 from vgtok.detect.config import DetectorConfig
-from vgtok.detect.detector import Detector
+from vgtok.detect.detector import DEFAULT_BUDGET, Detector
 from vgtok.detect.heads import Head
 from vgtok.detect.saving import filled
 from vgtok.errors import InputError
@@ -30,18 +30,30 @@ def detector_of(
     evaluations: Sequence[Mapping[str, Any]] = (),
     head: Head | None = None,
 ) -> Detector:
-    """The detector of a run's last checkpoint, or of the checkpoint named; its head is the recipe's unless given."""
+    """The detector of a run's last checkpoint, or of the checkpoint named; its head is the recipe's unless given.
+
+    It is read at the budget it was trained at, of several at the one nearest to 40%.
+    """
     run, checkpoint = _places(source)
     try:
         config = DetectorConfig.from_dict(json.loads((run / MODEL_FILE).read_text()))
         recipe = _recipe(run)
         canvas, preferred = recipe["canvas"], recipe.get("head", "query")
+        budget = min(recipe["budgets"], key=lambda share: abs(share - DEFAULT_BUDGET))
         weights = load_file(checkpoint / "average.safetensors")
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{source}: neither a training run with a checkpoint nor one of them ({error})") from None
     model = filled(config, weights, str(checkpoint))
     sides = int(canvas[0]), int(canvas[1])
-    return Detector(model, canvas=sides, table=table, licence=licence, evaluations=evaluations, head=head or preferred)
+    return Detector(
+        model,
+        canvas=sides,
+        table=table,
+        licence=licence,
+        evaluations=evaluations,
+        head=head or preferred,
+        budget=budget,
+    )
 
 
 def training_section(source: Path) -> str:

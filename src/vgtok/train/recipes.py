@@ -6,22 +6,49 @@ from pathlib import Path
 from vgtok.errors import InputError
 from vgtok.train.recipe import RECIPE_FILE, STATE_FILE, SYNTHETIC, Recipe, read_recipe
 
+CONVERTED = "converted-co-detr"
+"""The folder of a converted release: what the paper's training starts from, and everyone has to bring."""
+
+DENSE = "paper-visdrone-dense"
+"""The recipe of the dense reference, and the folder of the model it makes: what the paper's finetunes start from."""
+
+_VISDRONE_IMAGES, _AITODV2_IMAGES = 6471, 11214
+"""Images of the training splits: steps of an epoch, one image each."""
+
 _PAPER = Recipe(
-    name="paper-visdrone-dense",
+    name=DENSE,
     detector="co-detr-eva02-large",
+    start=CONVERTED,
     smallest=480 / 1152,
     largest=1536 / 1152,
     epochs=28,
-    keep=6471,
-    evaluate=6471,
+    keep=_VISDRONE_IMAGES,
+    evaluate=_VISDRONE_IMAGES,
 )
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
         _PAPER,
-        replace(_PAPER, name="paper-visdrone-finetune", epochs=8, budgets=(0.4,), table="visdrone"),
-        replace(_PAPER, name="paper-aitodv2", canvas=(2048, 2048), epochs=8, budgets=(0.4,)),
+        replace(
+            _PAPER,
+            name="paper-visdrone-finetune",
+            start=DENSE,
+            epochs=8,
+            budgets=(0.4,),
+            table="visdrone",
+            evaluate_budget=0.4,
+        ),
+        replace(
+            _PAPER,
+            name="paper-aitodv2",
+            canvas=(2048, 2048),
+            epochs=8,
+            budgets=(0.4,),
+            keep=_AITODV2_IMAGES,
+            evaluate=_AITODV2_IMAGES,
+            evaluate_budget=0.4,
+        ),
         Recipe(
             name="tiny-visdrone",
             detector="co-detr-vit-tiny",
