@@ -222,8 +222,11 @@ def test_evaluate_runs_a_model(vgtok: Run, model: Path, tmp_path: Path) -> None:
     save_detector(Detector(small_detector().model, canvas=(192, 128), budget=1.0), tmp_path / "released")
     _, out, _ = vgtok("evaluate", "--model", tmp_path / "released", *data, "--limit", 2, "--json")
     assert (json.loads(out)["budget"], json.loads(out)["retained"]) == (1.0, 1.0)
-    code, out, _ = vgtok("evaluate", "--model", model, *data)
+    code, out, _ = vgtok("evaluate", "--model", model, *data, "--budget", 0.5, "--report", tmp_path / "report")
     assert code == 0
     assert "not known to the model" in out
+    report = json.loads((tmp_path / "report" / "evaluation.json").read_text(encoding="utf-8"))
+    assert (report["source"], report["model"], report["budget"]) == (data[1], str(model), 0.5)
+    assert "not known to the model" in (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
     assert "give either --predictions" in vgtok("evaluate", *data)[2]
     assert "goes with --model" in vgtok("evaluate", "--predictions", "p.json", "--limit", 2, *data)[2]

@@ -41,6 +41,8 @@ def test_people_see_the_cap_and_the_counts(vgtok: Run, data: str, tmp_path: Path
     cap = {"aitodv2": 1500, "coco": 100}.get(protocol, 500)
     assert f"max detections {cap} per class and image, 1 images, 2 scored boxes" in " ".join(out.split())
     assert (tmp_path / "report" / "report.html").is_file()
+    report = json.loads((tmp_path / "report" / "evaluation.json").read_text(encoding="utf-8"))
+    assert (report["source"], report["predictions"]) == (data, str(tmp_path / "results.json"))
 
 
 @pytest.mark.parametrize(

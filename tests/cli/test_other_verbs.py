@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from tests.cli.test_tokenize import vgtok
@@ -26,14 +25,14 @@ def test_calibrate_writes_a_table_tokenize_can_use(tmp_path: Path) -> None:
     assert "unreachable" in shown.stdout
 
 
-def test_bench_tokenizer_reports_ratios_of_one_run(tmp_path: Path) -> None:
+def test_bench_tokenizer_times_a_rendered_frame(tmp_path: Path) -> None:
     done = vgtok("bench", "tokenizer", "--repeats", 3, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     cost = json.loads(done.stdout)
-    assert cost["tokenize_over_yardstick"] == pytest.approx(cost["tokenize_ms"] / cost["yardstick_ms"])
-    assert cost["budget_over_percentile"] == pytest.approx(cost["budget_ms"] / cost["tokenize_ms"])
-    # Generous on a shared machine; the figures in the docs come from a quiet one.
-    assert cost["tokenize_over_yardstick"] < 3
+    assert (cost["frame"], cost["repeats"]) == ("rendered", 3)
+    assert min(cost[name] for name in ("tokenize_ms", "yardstick_ms", "decode_resize_ms", "budget_ms")) > 0
+    # All are taken in turn in one run, so load moves them alike; the figures in the docs are a fifth of this.
+    assert cost["tokenize_over_yardstick"] < 6
     assert cost["peak_extra_mb"] is None or cost["peak_extra_mb"] < 64
     assert vgtok("bench", "tokenizer", "--image", "missing.jpg", cwd=tmp_path).returncode == 1
 

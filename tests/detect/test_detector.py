@@ -67,6 +67,23 @@ def test_a_model_trained_on_coarse_tokens_says_nothing(detector: Detector, caplo
         Detector(detector.model, budget=1.5)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "scale", "value_range"),
+    [(np.float32, 1 / 255, (0.0, 1.0)), (np.float64, 2.0, (0.0, 510.0)), (np.int32, 16, (0, 4080))],
+)
+def test_pixels_without_a_known_range_are_read_by_the_one_given(
+    detector: Detector, result: Result, dtype: Any, scale: float, value_range: tuple[float, float]
+) -> None:
+    values = (picture(256, 384).astype(np.float64) * scale).astype(dtype)
+    with pytest.raises(InputError, match=r"have no known range.*value_range=\(0.0, 1.0\)"):
+        detector(values, budget=0.5)
+    alone = detector(values, budget=0.5, value_range=value_range)
+    np.testing.assert_array_equal(alone.image, picture(256, 384))
+    np.testing.assert_array_equal(alone.boxes, result.boxes)
+    [listed] = detector([values], budget=0.5, value_range=value_range)
+    np.testing.assert_array_equal(listed.boxes, result.boxes)
+
+
 def test_twice_the_picture_gives_twice_the_boxes(detector: Detector) -> None:
     small = picture(128, 192)
     large = np.repeat(np.repeat(small, 2, axis=0), 2, axis=1)

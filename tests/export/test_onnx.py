@@ -87,6 +87,17 @@ def test_a_frame_is_read_as_in_torch(
         assert_same(found, expected)
 
 
+def test_pixels_without_a_known_range_are_read_by_the_one_given(plain: tuple[Detector, Path]) -> None:
+    exported = OnnxDetector(plain[1])
+    image = render_scene(3, *PLAIN_SIZE).pixels
+    with pytest.raises(InputError, match="have no known range"):
+        exported(image / 255.0)
+    expected = exported(image)
+    found = [exported(image / 255.0, value_range=(0.0, 1.0)), *exported([image / 255.0], value_range=(0.0, 1.0))]
+    for one in found:
+        np.testing.assert_array_equal(one.boxes, expected.boxes)
+
+
 def test_the_model_in_the_package_predicts_by_its_own_head(tmp_path: Path) -> None:
     detector, image = vgtok.load("vgtok-tiny"), render_scene(89, 1024, 576).pixels
     detector.canvas = (512, 288)

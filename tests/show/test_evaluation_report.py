@@ -13,6 +13,14 @@ from vgtok.evaluate.predictions import detections_of
 from vgtok.evaluate.protocols import PROTOCOLS
 from vgtok.show.evaluation_report import write_report
 
+ORIGIN = {
+    "source": "visdrone:somewhere",
+    "model": "vgtok-tiny",
+    "budget": 0.4,
+    "unused_classes": [],
+    "missing_classes": ["bus", "<van>"],
+}
+
 
 class Links(HTMLParser):
     """Everything a page would load."""
@@ -32,7 +40,8 @@ def write(tmp_path: Path, protocol: str) -> Path:
     rules = PROTOCOLS[protocol]
     scored = apply_protocol(dataset, detections_of(scene.results, dataset, "test"), rules)
     result = evaluate_scored(dataset.name, scored, len(scene.results), rules)
-    written = write_report(result, find_mistakes(scored, rules.max_detections), dataset.images, tmp_path / "report")
+    mistakes = find_mistakes(scored, rules.max_detections)
+    written = write_report(result, mistakes, dataset.images, tmp_path / "report", ORIGIN)
     assert all(path.stat().st_size for path in written)
     return tmp_path / "report"
 
@@ -48,6 +57,20 @@ def test_the_page_loads_nothing_and_shows_cap_and_counts(tmp_path: Path) -> None
         assert "At most 500 detections per class and image, 4 images" in text
         assert "Worst images" in text
         assert "awning-tricycle" in text
+
+
+def test_it_says_what_was_scored(tmp_path: Path) -> None:
+    folder = write(tmp_path, "visdrone")
+    page, text = ((folder / name).read_text(encoding="utf-8") for name in ("report.html", "report.md"))
+    for field, value in (("source", "visdrone:somewhere"), ("model", "vgtok-tiny"), ("budget", "0.4")):
+        assert f"<tr><td>{field}</td><td>{value}</td></tr>" in page
+        assert f"| {field} | {value} |" in text
+    assert "<li>classes not known to the model: bus, &lt;van&gt;</li>" in page
+    assert "classes not known to the model: bus" in text
+    assert "not in the data" not in page + text
+    document = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
+    assert ORIGIN.items() <= document.items()
+    assert document["data"] == "visdrone"
 
 
 def test_markdown_pictures_exist_and_json_repeats_the_numbers(tmp_path: Path) -> None:

@@ -22,13 +22,13 @@ from vgtok.errors import InputError
 from vgtok.evaluate.boxes import Detections
 from vgtok.show.plot import render_plot
 from vgtok.study.affine import RUNGS
-from vgtok.study.bands import _CLASSES
+from vgtok.study.bands import _CLASSES, _printed_effect
 from vgtok.study.cover import fine_cover
 from vgtok.study.dense_epochs import checkpoints, step
 from vgtok.study.paper import BUDGETS
-from vgtok.study.paper_accuracy import BANDS_EFFECT, GATED, TOP_HAT, TRAINED, ZERO_SHOT, ZERO_SHOT_EFFECT
+from vgtok.study.paper_accuracy import AITOD_EFFECT, BANDS_EFFECT, GATED, TOP_HAT, TRAINED, ZERO_SHOT, ZERO_SHOT_EFFECT
 from vgtok.study.registry import load_study
-from vgtok.study.result import Inputs, Result
+from vgtok.study.result import Inputs, Read, Result
 from vgtok.study.slicing import Slices, duplicated, touching
 from vgtok.tokenize.images import read_image
 
@@ -56,7 +56,7 @@ def test_every_study_runs_and_draws(name: str, results: dict[str, Result]) -> No
     assert all(list(row) == list(result.rows[0]) for row in result.rows)
     assert all(list(row) == list(result.paper_only[0]) for row in result.paper_only)
     json.dumps([list(result.rows), list(result.paper_only), list(result.notes), dict(result.also)])
-    assert result.also["images"] == 3
+    assert result.read == Read("visdrone", 3)
     assert len(result.also["frames"]) == 3
     assert any("3 of 5 images, evenly spread" in note for note in result.notes)
     assert any("another model and training" in note for note in result.notes)
@@ -147,6 +147,20 @@ def test_the_paper_s_figures_agree_with_each_other() -> None:
     assert sum(values[0] for values in _CLASSES.values()) == 48_995
 
 
+def test_gate_effects_on_aitod_are_the_printed_ones() -> None:
+    cells = ZERO_SHOT["aitodv2"]
+    for budget, effects in AITOD_EFFECT.items():
+        for metric, value in effects.items():
+            assert _printed_effect(True, (GATED, budget), metric) == value
+            difference = cells[GATED, budget][metric] - cells[TOP_HAT, budget][metric]
+            assert difference == pytest.approx(value, abs=0.0101)
+    # The one where rounded cells are a hundredth off.
+    assert _printed_effect(True, (GATED, 0.40), "APvt") == -0.46
+    assert _printed_effect(True, (GATED, 0.40), "APm") is None
+    assert _printed_effect(False, (GATED, 0.40), "APS") == 0.56
+    assert _printed_effect(False, (TOP_HAT, 0.40), "APS") is None
+
+
 def test_a_run_folder_stands_for_its_checkpoints_in_order(tmp_path: Path, inputs: Inputs) -> None:
     [model] = inputs.models
     for name in ("step-1000", "step-200"):
@@ -201,7 +215,7 @@ def test_the_verb_takes_model_limit_and_head(
     assert "whole frame" in out
     code, _, err = run("affine", "--data", data, "--limit", 2, "--out", tmp_path)
     assert code == 1
-    assert "takes neither --model, --limit nor --head" in err
+    assert "study 'affine': does not take --limit; it takes --data" in err
 
 
 def found(boxes: list[tuple[float, ...]], scores: list[float], labels: list[int]) -> Detections:

@@ -22,9 +22,10 @@ from vgtok.errors import InputError
 from vgtok.evaluate.evaluation import evaluate
 from vgtok.evaluate.protocols import PROTOCOLS
 from vgtok.evaluate.running import run_detector
-from vgtok.study.accuracy import RandomScore, open_trial
+from vgtok.study.accuracy import open_trial
 from vgtok.study.cells import CellStore, Found, Reader, fingerprint, run_cells
 from vgtok.study.paper_accuracy import GATED, TOP_HAT
+from vgtok.study.random_score import RandomScore
 from vgtok.study.result import Inputs
 from vgtok.tokenize.tokenizer import Tokenizer
 

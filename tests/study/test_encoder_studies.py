@@ -85,7 +85,7 @@ def test_fidelity_compares_every_tokenizer_and_option(checkpoint: Path, dataset:
 
 def test_fidelity_says_which_weights_it_needs(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VGTOK_WEIGHTS", raising=False)
-    with pytest.raises(InputError, match="VGTOK_WEIGHTS: this study needs a folder that holds deit_tiny"):
+    with pytest.raises(InputError, match="VGTOK_WEIGHTS: names no folder; set it to one that holds deit_tiny"):
         load_study("fidelity").run(Inputs(dataset, workers=1))
 
 

@@ -3,8 +3,6 @@
 Weights are random: cost does not depend on them.
 """
 
-import resource
-import sys
 import time
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -13,6 +11,7 @@ from typing import Any
 
 import torch
 
+from vgtok.bench.timing import process_peak_megabytes
 from vgtok.data.synthetic import render_scene
 from vgtok.detect.model import CoDetr
 from vgtok.detect.registry import detector_configuration
@@ -102,9 +101,17 @@ def measure_detector(config: str, image: Path | None, budget: float, repeats: in
             marks.append(time.perf_counter())
             rounds.append([after - before for before, after in pairwise(marks)])
     best = [min(times) for times in zip(*rounds, strict=True)]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
     return DetectorCost(
-        config, budget, tokens.height, tokens.width, len(tokens), default_threads(), best[0], best[1], best[2], peak
+        config,
+        budget,
+        tokens.height,
+        tokens.width,
+        len(tokens),
+        default_threads(),
+        best[0],
+        best[1],
+        best[2],
+        process_peak_megabytes(),
     )
 
 

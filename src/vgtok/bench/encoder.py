@@ -5,8 +5,6 @@ mean over frames, tokenizing included wherever there are tokens to choose. Weigh
 on them.
 """
 
-import resource
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from vgtok.bench.timing import process_peak_megabytes
 from vgtok.encode.counting import default_threads, execution_flops, peak_megabytes
 from vgtok.encode.executions import EXECUTIONS
 from vgtok.encode.registry import build_encoder
@@ -93,7 +92,7 @@ def measure_encoder(
             for setting, milliseconds in best.items():
                 times[setting].append(milliseconds)
     rows = [_row(setting, times[setting], counts[setting]) for setting in settings]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
+    peak = process_peak_megabytes()
     names = tuple(image.name for image in images) or ("rendered",)
     return EncoderCost(config, names, repeats, default_threads(), peak, [compared(row, rows[0]) for row in rows])
 

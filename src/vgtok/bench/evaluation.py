@@ -7,8 +7,6 @@ that its peak memory is its own, and times from opening the files to the AP; imp
 import contextlib
 import io
 import json
-import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from vgtok.bench.timing import process_peak_megabytes
 from vgtok.errors import InputError
 from vgtok.files import write_text
 
@@ -117,9 +116,7 @@ def _measured(
     start = time.perf_counter()
     average = run()
     seconds = time.perf_counter() - start
-    # Linux counts in kilobytes, macOS in bytes.
-    unit = 2**20 if sys.platform == "darwin" else 2**10
-    return average, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    return average, seconds, process_peak_megabytes()
 
 
 def _with_vgtok(truth: Path, results: Path) -> Callable[[], float]:

@@ -1,6 +1,7 @@
-"""Times of several functions measured in turn, so that a noisy moment falls on all of them alike."""
+"""Times of several functions measured in turn, so that a noisy moment falls on all of them alike; and peak memory."""
 
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -9,6 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
+
+KIBIBYTE, MEGABYTE = 1024, 1_000_000
+"""What the system counts memory in, and what every benchmark prints it in."""
 
 
 def interleaved_medians(functions: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
@@ -33,6 +37,16 @@ def peak_extra_megabytes(prepare: Callable[[], Any], run: Callable[[Any], Any]) 
     return in_own_process(_measured, prepare, run)
 
 
+def process_peak_megabytes() -> float:
+    """The most resident memory this process ever had."""
+    # Here, not above: Windows has no such module, and other benchmarks need none of it.
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # macOS counts in bytes, everybody else in kibibytes.
+    return peak * (1 if sys.platform == "darwin" else KIBIBYTE) / MEGABYTE
+
+
 def in_own_process(function: Callable[..., Result], *arguments: Any) -> Result:
     """Call a picklable function in a fresh process, so that its memory traffic leaves no trace in this one's times."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
@@ -41,12 +55,13 @@ def in_own_process(function: Callable[..., Result], *arguments: Any) -> Result:
 
 def _measured(prepare: Callable[[], Any], run: Callable[[Any], Any]) -> float:
     prepared = prepare()
-    before = _resident_kilobytes("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")
+    before = _resident_bytes("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     run(prepared)
-    return (_resident_kilobytes("VmHWM") - before) / 1024
+    return (_resident_bytes("VmHWM") - before) / MEGABYTE
 
 
-def _resident_kilobytes(field: str) -> int:
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
-    return int(line.split()[1])
+def _resident_bytes(field: str) -> int:
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    line = next(line for line in status.splitlines() if line.startswith(field))
+    return int(line.split()[1]) * KIBIBYTE

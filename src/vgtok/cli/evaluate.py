@@ -85,7 +85,8 @@ def evaluate(
         from vgtok.show.evaluation_report import write_report
 
         with errors.status("writing the report"):
-            write_report(result, find_mistakes(scored, rules.max_detections), dataset.images, report)
+            origin = {"source": data, **({"predictions": str(predictions)} if predictions else run)}
+            write_report(result, find_mistakes(scored, rules.max_detections), dataset.images, report, origin)
     if score_threshold is not None:
         verdict = find_mistakes(scored, rules.max_detections, score_threshold)
         run |= {"score_threshold": score_threshold, "precision": verdict.precision, "recall": verdict.recall}

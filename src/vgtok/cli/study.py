@@ -18,18 +18,21 @@ from rich.table import Table
 from vgtok import __version__
 from vgtok.cli import options
 from vgtok.cli.detect import HeadName
-from vgtok.data.dataset import open_dataset
 from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import default_workers
 from vgtok.show.results_page import results_page
-from vgtok.study.registry import ENTRIES, Entry, data_present, last_run, load_study
+from vgtok.study.environment import DATA, data_problem, named_dataset, variable
+from vgtok.study.registry import ENTRIES, Entry, data_kinds, data_present, last_run, load_study
 from vgtok.study.result import Inputs, Result, Row, Study
 
 
 def study(
     name: Annotated[str | None, typer.Argument(help="The study to run; none lists them all.")] = None,
-    data: Annotated[str | None, typer.Option(help="visdrone:DIR or aitodv2:DIR.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="visdrone:DIR or aitodv2:DIR; the name alone stands for VGTOK_VISDRONE or VGTOK_AITODV2."),
+    ] = None,
     frame: Annotated[str | None, typer.Option(help="For pictures: an image file, or a file stem of the data.")] = None,
     model: Annotated[
         list[str] | None,
@@ -39,7 +42,8 @@ def study(
         ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="For studies of accuracy: only so many images, evenly spread.")
+        int | None,
+        typer.Option(min=1, help="For studies of accuracy: only so many images, evenly spread; for grid, scenes."),
     ] = None,
     head: Annotated[
         HeadName | None, typer.Option(help="For studies of accuracy: the head that predicts; the model's own choice.")
@@ -53,11 +57,10 @@ def study(
         _coverage(out, json_)
         return
     chosen = load_study(name)
-    if not chosen.runs_model and (model or limit or head):
-        raise InputError(f"study '{name}': runs no detector, so it takes neither --model, --limit nor --head")
-    if data is None and "VGTOK_VISDRONE" in os.environ and frame is None:
-        data = f"visdrone:{os.environ['VGTOK_VISDRONE']}"
-    dataset = open_dataset(data) if data else None
+    given = {"data": data, "frame": frame, "model": model, "limit": limit, "head": head}
+    _refuse_unheeded(chosen, [option for option, value in given.items() if value])
+    # A frame of the caller's own is not looked for in a data set nobody asked for.
+    dataset = named_dataset(data, data_kinds(name)) if data or not frame else None
     result = chosen.run(
         Inputs(
             dataset, workers or default_workers(), frame, out, tuple(model or ()), limit, head.value if head else None
@@ -66,8 +69,8 @@ def study(
     document = {
         "study": chosen.name,
         "title": chosen.title,
-        "data": dataset.name if dataset else None,
-        "images": len(dataset.images) if dataset else None,
+        "data": result.read.data if result.read else None,
+        "images": result.read.images if result.read else None,
         "ran_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "vgtok": __version__,
         "rows": list(result.rows),
@@ -80,6 +83,14 @@ def study(
         print(json.dumps(document))
     else:
         _print(chosen, result, written)
+
+
+def _refuse_unheeded(chosen: Study, given: Sequence[str]) -> None:
+    """Refuse options the study would ignore."""
+    unheeded = [f"--{option}" for option in given if option not in chosen.takes]
+    if unheeded:
+        taken = " and ".join(f"--{option}" for option in chosen.takes) or "none of these options"
+        raise InputError(f"study '{chosen.name}': does not take {', '.join(unheeded)}; it takes {taken}")
 
 
 def _write(document: dict[str, Any], result: Result, out: Path) -> list[Path]:
@@ -157,30 +168,41 @@ def _coverage(results: Path, json_: bool) -> None:
         title="every table and figure of the paper: vgtok study NAME",
         title_justify="left",
         box=SIMPLE_HEAD,
-        padding=(0, 1),
+        padding=(0, 1, 0, 0),
     )
-    for heading in ("item", "shows", "name", "data", "state", "last run"):
-        table.add_column(heading, no_wrap=heading != "shows")
+    # What an item shows and what it is measured with may take several lines; a name is never cut.
+    for heading, narrow in (("item", 8), ("shows", 12), ("name", 12), ("data", 8), ("with", 5), ("here", 10)):
+        table.add_column(heading, min_width=narrow, max_width=None if heading == "shows" else narrow, overflow="fold")
     for entry in ENTRIES:
-        data = " ".join(f"[{'green' if data_present(name) else 'yellow'}]{name}[/]" for name in entry.data)
-        ready = not entry.data or any(map(data_present, entry.data))
-        state = "[green]ready[/]" if ready else "[yellow]needs --data[/]"
-        table.add_row(entry.label, entry.title, entry.study, data or "-", state, last_run(entry.study, results) or "-")
+        data = "\n".join(f"[{'green' if data_present(name) else 'yellow'}]{name}[/]" for name in entry.data)
+        lacking = entry.needs()
+        state = f"[yellow]no {', '.join(lacking)}[/]" if lacking else "[green]ready[/]"
+        ran = last_run(entry.study, results)
+        here = f"{state}\n{ran}" if ran else state
+        table.add_row(entry.label, entry.title, entry.study, data or "-", entry.compared(), here)
     console = Console()
     console.print(table)
     console.print(
-        "[dim]data in green is named by VGTOK_VISDRONE or VGTOK_AITODV2, in yellow by --data only; "
-        f"last run is read from {escape(str(results))}[/]"
+        "[dim]data in green is there by VGTOK_VISDRONE or VGTOK_AITODV2, in yellow by --data only. with: measured with "
+        "the paper's model or tokenizer; with another model; with other data and another model; not measured, only the "
+        f"paper's figures. Dates are those of the last run in {escape(str(results))}[/]"
     )
+    for name in DATA:
+        if os.environ.get(variable(name)) and (problem := data_problem(name)):
+            console.print(f"[yellow]{escape(problem)}[/]", soft_wrap=True)
 
 
 def _described(entry: Entry, results: Path) -> dict[str, Any]:
+    lacking = entry.needs()
     return {
         "item": entry.label,
         "title": entry.title,
-        "command": f"vgtok study {entry.study}",
+        "command": entry.command,
         "data": list(entry.data),
         "data_present": {name: data_present(name) for name in entry.data},
         "model": entry.model,
+        "measured_on": entry.compared(),
+        "ready": not lacking,
+        "needs": list(lacking),
         "last_run": last_run(entry.study, results),
     }

@@ -141,6 +141,7 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = 0.0,
         head: Head | None = None,
+        value_range: tuple[float, float] | None = None,
     ) -> list[Result]: ...
 
     @overload
@@ -153,6 +154,7 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = 0.0,
         head: Head | None = None,
+        value_range: tuple[float, float] | None = None,
     ) -> Result: ...
 
     def __call__(
@@ -164,12 +166,13 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = 0.0,
         head: Head | None = None,
+        value_range: tuple[float, float] | None = None,
     ) -> Result | list[Result]:
         """Detect in one image, or in a list of images of any sizes as one batch.
 
         Give either `budget`, the share of the dense grid each image is read at (the model's own default if you give
         none, 1 is the dense model), or a `tokenizer` of your own, whose canvas then counts. `head` "atss" reads the
-        one-stage head where the model has it.
+        one-stage head where the model has it. `value_range` is the (low, high) of black and white, which floats need.
         """
         if budget is not None and tokenizer is not None:
             raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
@@ -178,15 +181,15 @@ class Detector:
         reader = tokenizer or Tokenizer(self.budget if budget is None else budget, canvas=self.canvas)
         several = isinstance(images, list | tuple)
         chosen = self.known_head(head or self.head)
-        results = self._detect(list(images) if several else [images], reader, max_detections, score_threshold, chosen)
+        pixels = [read_image(image, value_range) for image in (images if several else [images])]
+        results = self._detect(pixels, reader, max_detections, score_threshold, chosen)
         return results if several else results[0]
 
     def _detect(
-        self, images: Sequence[ImageLike], reader: Tokenizer, max_detections: int, score_threshold: float, head: Head
+        self, pixels: Sequence[Pixels], reader: Tokenizer, max_detections: int, score_threshold: float, head: Head
     ) -> list[Result]:
-        if not images:
+        if not pixels:
             return []
-        pixels = [read_image(image) for image in images]
         started = time.perf_counter()
         canvases = [fit_canvas(image, reader.canvas) for image in pixels]
         tokens = [reader.partition(canvas) for canvas in canvases]

@@ -1,10 +1,11 @@
 """`wrap` a ViT you already have: same call, same output shape, but its blocks run on the tokens of a budget.
 
 The model keeps its own parameters; each call hands them, renamed, to this library's packed encoder, so gradients reach
-them and `unwrap` has nothing to undo but one replaced method.
+them and `unwrap` has nothing to undo but one replaced method. Calls without gradients share one renaming for as long as
+the parameters stay as they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch.nn import functional
 from vgtok.encode.encoder import Encoder, Features
 from vgtok.encode.hosts import Host, find_host
 from vgtok.encode.loading import check_state
+from vgtok.encode.renamed import Renamed
 from vgtok.errors import InputError
 from vgtok.tokenize.canvas import fit_canvas
 from vgtok.tokenize.geometry import CELL
@@ -69,6 +71,7 @@ class Wrapped:
         with torch.device("meta"):
             # Shapes only: the weights are the model's own at every call.
             self.skeleton = Encoder(self.config)
+        self._kept: Renamed | None = None
         check_state(self._weights(), self.skeleton, f"model {type(module).__name__}")
 
     @property
@@ -92,7 +95,9 @@ class Wrapped:
         self._check_size(pixel_values, options)
         tokens = self.partitions(pixel_values)
         pixels = pixel_values.to(next(self.module.parameters()).dtype)
-        features: Features = torch.func.functional_call(self.skeleton, self._weights(), (pixels.unbind(0), tokens))
+        features: Features = torch.func.functional_call(
+            self.skeleton, dict(self._weights()), (pixels.unbind(0), tokens)
+        )
         # (D, rows, columns) maps to (B, rows * columns, D), after the prefix
         cells = torch.stack([grid.flatten(1).T for grid in features.maps])
         return self.host.answered(self.module, torch.cat([features.prefix, cells], dim=1), options)
@@ -112,8 +117,21 @@ class Wrapped:
         arrays = images.permute(0, 2, 3, 1).contiguous().numpy()
         return [self.tokenizer.partition(fit_canvas(np.asarray(array), "native")) for array in arrays]
 
-    def _weights(self) -> dict[str, Tensor]:
-        return self.host.filter(self.module.state_dict(keep_vars=True), self.config)
+    def _weights(self) -> Mapping[str, Tensor]:
+        """The model's parameters under this encoder's names: made anew where gradients flow, else kept."""
+        state = self.module.state_dict(keep_vars=True)
+        learning = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in state.values())
+        # Where a compiler looks on there is nothing to compare, and on a GPU joining q, k and v costs nothing.
+        if learning or torch.compiler.is_compiling() or any(tensor.device.type != "cpu" for tensor in state.values()):
+            self._kept = None
+            return self.host.filter(state, self.config)
+        if self._kept is None or not self._kept.still_of(state):
+            self._kept = Renamed.of(state, self.host.filter, self.config)
+        return self._kept.weights
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy of the model has parameters of its own.
+        return {**self.__dict__, "_kept": None}
 
     def _check_size(self, pixel_values: Tensor, options: dict[str, Any]) -> None:
         if pixel_values.ndim != 4 or pixel_values.shape[1] != 3:

@@ -73,6 +73,7 @@ class OnnxDetector:
         budget: float | None = None,
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = 0.0,
+        value_range: tuple[float, float] | None = None,
     ) -> list[Result]: ...
 
     @overload
@@ -83,6 +84,7 @@ class OnnxDetector:
         budget: float | None = None,
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = 0.0,
+        value_range: tuple[float, float] | None = None,
     ) -> Result: ...
 
     def __call__(
@@ -92,12 +94,14 @@ class OnnxDetector:
         budget: float | None = None,
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = 0.0,
+        value_range: tuple[float, float] | None = None,
     ) -> Result | list[Result]:
         """Detect in one image, or in a list of images one after another.
 
         An image must have the ratio the graph was exported for. `budget`, the share of the dense grid it is read at, is
         for graphs exported with a dynamic number of tokens. Encoder and head are one graph: its time is under
-        `timings.encoder`, that of suppression under `timings.head`.
+        `timings.encoder`, that of suppression under `timings.head`. `value_range` is the (low, high) of black and
+        white, which floats need.
         """
         if max_detections < 1:
             raise InputError(f"max_detections: {max_detections} is not a number of detections, 1 or more")
@@ -109,11 +113,12 @@ class OnnxDetector:
         share = description.tokens / description.extent.dense if budget is None else budget
         reader = Tokenizer(budget=share, canvas=self.canvas)
         if isinstance(images, list | tuple):
-            return [self._detect(image, reader, max_detections, score_threshold) for image in images]
-        return self._detect(images, reader, max_detections, score_threshold)
+            return [self._detect(read_image(i, value_range), reader, max_detections, score_threshold) for i in images]
+        return self._detect(read_image(images, value_range), reader, max_detections, score_threshold)
 
-    def _detect(self, image: ImageLike, reader: Tokenizer, max_detections: int, score_threshold: float) -> Result:
-        pixels = read_image(image)
+    def _detect(
+        self, pixels: NDArray[np.uint8], reader: Tokenizer, max_detections: int, score_threshold: float
+    ) -> Result:
         marks = [time.perf_counter()]
         canvas = self._fitted(fit_canvas(pixels, reader.canvas))
         tokens = reader.partition(canvas)

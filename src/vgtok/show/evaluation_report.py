@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from vgtok import __version__
 from vgtok.evaluate.evaluation import ClassResult, Evaluation
@@ -45,21 +46,38 @@ class _Picture:
     caption: str
 
 
-def write_report(evaluation: Evaluation, mistakes: Mistakes, images: Sequence[Path], folder: Path) -> list[Path]:
-    """Write report.html, report.md with its pictures, and evaluation.json into a folder."""
+def write_report(
+    evaluation: Evaluation, mistakes: Mistakes, images: Sequence[Path], folder: Path, origin: Mapping[str, Any]
+) -> list[Path]:
+    """Write report.html, report.md with its pictures, and evaluation.json into a folder.
+
+    `origin` is what was scored, field to value: the data, and the results file or the model with its settings.
+    """
     plots = _plots(evaluation)
     worst, absent = _worst(mistakes, images)
-    notes = [*evaluation.notes, *(f"{path}: not shown, the image file is missing" for path in absent)]
+    notes = [*evaluation.notes, *_class_notes(origin)]
+    notes += [f"{path}: not shown, the image file is missing" for path in absent]
     if not plots:
         notes.append("no plots: matplotlib is missing; pip install 'vgtok[evaluate]'")
-    tables = _tables(evaluation)
+    tables = [_origin_table(origin), *_tables(evaluation)]
     for picture in (*plots, *worst):
         write_bytes(folder / picture.file, picture.data)
     write_text(folder / "report.html", _html(evaluation, mistakes, tables, plots, worst, notes))
     write_text(folder / "report.md", _markdown(evaluation, mistakes, tables, plots, worst, notes))
-    write_text(folder / "evaluation.json", json.dumps(evaluation.to_dict(), indent=1) + "\n")
+    write_text(folder / "evaluation.json", json.dumps({**evaluation.to_dict(), **origin}, indent=1) + "\n")
     names = ("report.html", "report.md", "evaluation.json", *(picture.file for picture in (*plots, *worst)))
     return [folder / name for name in names]
+
+
+def _origin_table(origin: Mapping[str, Any]) -> _Table:
+    single = {name: value for name, value in origin.items() if not isinstance(value, list | tuple)}
+    text = {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in single.items()}
+    return _Table("What was scored", ("", "value"), [[name.replace("_", " "), value] for name, value in text.items()])
+
+
+def _class_notes(origin: Mapping[str, Any]) -> list[str]:
+    labels = {"unused_classes": "not in the data", "missing_classes": "not known to the model"}
+    return [f"classes {label}: {', '.join(origin[name])}" for name, label in labels.items() if origin.get(name)]
 
 
 def _tables(evaluation: Evaluation) -> list[_Table]:

@@ -8,7 +8,7 @@ from typing import Any
 
 def results_page(folder: Path) -> str:
     """The page for the `*.json` files of a folder, studies first, then benchmarks."""
-    documents = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+    documents = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
     studies = {name: document for name, document in documents.items() if "study" in document}
     benchmarks = {name: document for name, document in documents.items() if "study" not in document}
     parts = [

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,27 +27,15 @@ from vgtok.evaluate.resampling import draws, interval, resampled_metrics
 from vgtok.evaluate.running import label_map
 from vgtok.study.cells import CellStore, Found, Reader, fingerprint, run_cells
 from vgtok.study.paper_accuracy import DENSE, FUSED, FUSED_GATED, GATED, SINGLE_PASS, TOP_HAT
-from vgtok.study.result import CANVASES, Inputs
+from vgtok.study.random_score import RandomScore
+from vgtok.study.result import CANVASES, Inputs, Read
 from vgtok.tokenize.canvas import CanvasSize
-from vgtok.tokenize.frame import Frame
-from vgtok.tokenize.geometry import CELL
-from vgtok.tokenize.pyramid import Pyramid, nest
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
 
 RESAMPLES = 300
 RANDOM = "random"
 
 Key = TypeVar("Key")
-
-
-@dataclass(frozen=True)
-class RandomScore:
-    """The floor: random values, seeded by the frame's own pixels, so that a budget is spent anywhere."""
-
-    def __call__(self, frame: Frame) -> Pyramid:
-        """A random value per cell, pooled to nodes."""
-        generator = np.random.default_rng(crc32(frame.image.tobytes()))
-        return nest(generator.random(frame.extent.grid_shape(CELL), dtype=np.float32))
 
 
 _SETTINGS: dict[str, dict[str, Any]] = {
@@ -185,12 +172,16 @@ class Trial:
             "image, the paper matches the mean over its split",
         ]
 
+    @property
+    def read(self) -> Read:
+        """What the study measured on."""
+        return Read(self.dataset.name, len(self.dataset.images))
+
     def also(self) -> dict[str, Any]:
         """Fields of the JSON: which model and which frames."""
         return {
             "model": self.title,
             "head": self.head,
-            "images": len(self.dataset.images),
             "frames": [path.name for path in self.dataset.images],
             "protocol": self.protocol.name,
             "max_detections": self.protocol.max_detections,
@@ -228,7 +219,7 @@ def verdict(difference: float | None, low: float | None, high: float | None) -> 
     """A difference and what its interval says of its sign."""
     if difference is None or low is None or high is None:
         return "cannot be compared"
-    sure = "above 0" if low > 0 else "below 0" if high < 0 else "not told from 0"
+    sure = "above 0" if low > 0 else "below 0" if high < 0 else "not significantly different from 0"
     return f"{difference:+.2f} [{low:+.2f}, {high:+.2f}], {sure}"
 
 

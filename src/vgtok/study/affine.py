@@ -28,7 +28,7 @@ def run(inputs: Inputs) -> Result:
         f"worst rung off by {worst:.3f} points; the paper says within {_PAPER_TOLERANCE}",
         f"holds to {_PAPER_TIGHT} points at p = {', '.join(map(str, tight)) or 'none'}",
     ]
-    return Result(rows, notes, plot=lambda figure: _plot(figure, rows))
+    return Result(rows, notes, plot=lambda figure: _plot(figure, rows), read=inputs.read_all())
 
 
 def _plot(figure: "Figure", rows: list[Row]) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vgtok.parallel import map_with_progress
 from vgtok.study.nodes import area_under_roc, nodes_with_objects
 from vgtok.study.paper import AUDIT_BUDGETS, INVERTED, percentile
-from vgtok.study.result import PALETTE, ImageJob, Inputs, Result, Row, Study, image_jobs
+from vgtok.study.result import PALETTE, ImageJob, Inputs, Read, Result, Row, Study, image_jobs
 from vgtok.tokenize.frame import Frame
 from vgtok.tokenize.gate import GATES
 from vgtok.tokenize.geometry import NODE, ROOT
@@ -83,7 +83,7 @@ def run(inputs: Inputs) -> Result:
         " reading is chosen for fine cover of small objects instead (see 'cover'), not for this figure",
         "the four rivals are named but not defined in the paper; their definitions are in vgtok.tokenize.gate",
     ]
-    return Result(rows, notes, _paper_only(name), lambda figure: _plot(figure, rows))
+    return Result(rows, notes, _paper_only(name), lambda figure: _plot(figure, rows), read=Read(name, len(jobs)))
 
 
 def _nodes(job: ImageJob) -> dict[str, NDArray[Any]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vgtok.study.accuracy import RANDOM, Measured, Trial, open_trial, share_of, verdict
 from vgtok.study.cells import Reader
 from vgtok.study.paper_accuracy import (
+    AITOD_EFFECT,
     BANDS_EFFECT,
     DENSE,
     FUSED,
@@ -20,7 +21,7 @@ from vgtok.study.paper_accuracy import (
     ZERO_SHOT,
     Printed,
 )
-from vgtok.study.result import PALETTE, Inputs, Result, Row, Study
+from vgtok.study.result import DETECTS, PALETTE, Inputs, Result, Row, Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,6 +67,7 @@ def run(inputs: Inputs) -> Result:
         _paper_only(aitod),
         plot=lambda figure: _plot(figure, rows, list(trial.protocol.bands)),
         also=trial.also() | {"paper_very_tiny_by_class": _CLASSES},
+        read=trial.read,
     )
 
 
@@ -82,9 +84,6 @@ def _rows(point: Point, cells: dict[Point, Measured], printed: Printed, aitod: b
     rows: list[Row] = []
     for metric in cell.evaluation.metrics:
         difference, low, high = (None,) * 3 if control is None else cell.minus(cells[control], metric)
-        effect = BANDS_EFFECT[metric][0] if not aitod and point[0] == GATED and metric in BANDS_EFFECT else None
-        if aitod and control and point[0] in (GATED, FUSED_GATED):
-            effect = _difference(printed, _printed(aitod, control), metric)
         rows.append(
             {
                 "tokenizer": point[0],
@@ -94,7 +93,7 @@ def _rows(point: Point, cells: dict[Point, Measured], printed: Printed, aitod: b
                 "paper_points": printed.get(metric),
                 "points": cell[metric],
                 "versus": control and control[0],
-                "paper_difference": effect,
+                "paper_difference": _printed_effect(aitod, point, metric),
                 "difference": difference,
                 "low": low,
                 "high": high,
@@ -110,8 +109,13 @@ def _control(point: Point) -> Point | None:
     return _DENSE if name == DENSE else (name, point[1])
 
 
-def _difference(one: Printed, other: Printed, metric: str) -> float | None:
-    return round(one[metric] - other[metric], 2) if metric in one and metric in other else None
+def _printed_effect(aitod: bool, point: Point, metric: str) -> float | None:
+    """The gate effect as printed: a difference of two rounded cells may be off by a hundredth."""
+    if point[0] != GATED:
+        return None
+    if aitod:
+        return AITOD_EFFECT[point[1]].get(metric)
+    return BANDS_EFFECT[metric][0] if metric in BANDS_EFFECT else None
 
 
 def _class_rows(point: Point, cells: dict[Point, Measured]) -> list[Row]:
@@ -189,4 +193,4 @@ def _plot(figure: "Figure", rows: list[Row], bands: list[str]) -> None:
     axes.legend(fontsize=8)
 
 
-STUDY = Study("bands", "Tables A6 to A8: AP by object size at the operating point", run, runs_model=True)
+STUDY = Study("bands", "Tables A6 to A8: AP by object size at the operating point", run, takes=DETECTS)

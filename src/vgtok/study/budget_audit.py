@@ -44,7 +44,7 @@ def run(inputs: Inputs) -> Result:
         " in the image and the two are added",
         f"{len(dense)} images; the paper's figures are over the 548 of VisDrone val",
     ]
-    return Result(rows, notes, plot=lambda figure: _plot(figure, rows))
+    return Result(rows, notes, plot=lambda figure: _plot(figure, rows), read=inputs.read_all())
 
 
 def _plot(figure: "Figure", rows: list[Row]) -> None:

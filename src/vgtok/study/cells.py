@@ -1,8 +1,8 @@
 """Detections of one model under many tokenizers, kept on disk image by image so that studies share them.
 
-A cell is a model, a head and a way to read a frame; its folder is named by all three, the files in it by the content of
-each image. Frames come outermost: one is decoded, resized and scored once for all cells that lack it, and what is done
-is there after a kill.
+A cell is a model, a head, a way to read a frame and the code that does so; its folder is named by all four, the files
+in it by the content of each image. Frames come outermost: one is decoded, resized and scored once for all cells that
+lack it, and what is done is there after a kill.
 """
 
 import hashlib
@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vgtok import __version__
 from vgtok.detect.detector import Detector, Pixels
 from vgtok.detect.heads import Head
 from vgtok.detect.hub import load
@@ -29,6 +28,7 @@ from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import map_with_progress
 from vgtok.study.counts import partitions
+from vgtok.study.sources import DETECTION, code_digest
 from vgtok.tokenize.canvas import fit_canvas
 from vgtok.tokenize.images import read_image
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -68,7 +68,7 @@ class CellStore:
 
     def cell(self, reader: Reader) -> Path:
         """The folder of a reader's cell."""
-        text = json.dumps([__version__, self.fingerprint, self.head, self.max_detections, repr(reader)])
+        text = json.dumps([code_digest(DETECTION), self.fingerprint, self.head, self.max_detections, repr(reader)])
         return self.folder / FOLDER / hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def load(self, reader: Reader, image: str) -> Found | None:
@@ -88,7 +88,7 @@ class CellStore:
         folder = self.cell(reader)
         if not (folder / "cell.json").is_file():
             described = {"reader": repr(reader), "head": self.head, "max_detections": self.max_detections}
-            text = json.dumps({**described, "weights": self.fingerprint, "vgtok": __version__}, indent=1)
+            text = json.dumps({**described, "weights": self.fingerprint, "code": code_digest(DETECTION)}, indent=1)
             write_text(folder / "cell.json", text + "\n")
         buffer = io.BytesIO()
         np.savez_compressed(

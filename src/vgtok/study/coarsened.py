@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vgtok.parallel import map_with_progress
 from vgtok.study.nodes import cells_to_nearest
 from vgtok.study.paper import AUDIT_BUDGETS, percentile
-from vgtok.study.result import PALETTE, ImageJob, Inputs, Result, Row, Study, image_jobs
+from vgtok.study.result import PALETTE, ImageJob, Inputs, Read, Result, Row, Study, image_jobs
 from vgtok.tokenize.frame import Frame
 from vgtok.tokenize.gate import GATES, fired_nodes, gated_splits
 from vgtok.tokenize.geometry import NODE, ROOT
@@ -62,7 +62,7 @@ def run(inputs: Inputs) -> Result:
         "a bin holds stopped nodes whose gap to the nearest box is none, up to one finest (16 px) cell, up to three, or"
         " more; in cells the bins land near the paper's, in sides of the stopped node they do not",
     ]
-    return Result(rows, notes, _paper_only(name), lambda figure: _plot(figure, rows))
+    return Result(rows, notes, _paper_only(name), lambda figure: _plot(figure, rows), read=Read(name, len(jobs)))
 
 
 def _stopped(job: ImageJob) -> NDArray[np.float64]:

@@ -89,7 +89,7 @@ def run(inputs: Inputs) -> Result:
         "packed at 100% costs less than dense because windows at the edge are not padded",
     ]
     also = {"config": CONFIG, "parameters": parameters}
-    return Result(rows, notes, plot=lambda figure: _plot(figure, rows), also=also)
+    return Result(rows, notes, plot=lambda figure: _plot(figure, rows), also=also, read=inputs.read_all())
 
 
 def _count(job: ImageJob) -> list[_Counted]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vgtok.parallel import map_with_progress
 from vgtok.study.counts import partitions
 from vgtok.study.paper import AUDIT_BUDGETS, INVERTED, percentile
-from vgtok.study.result import PALETTE, ImageJob, Inputs, Result, Row, Study, image_jobs
+from vgtok.study.result import PALETTE, ImageJob, Inputs, Read, Result, Row, Study, image_jobs
 from vgtok.tokenize.frame import Frame
 from vgtok.tokenize.gate import Structure
 from vgtok.tokenize.geometry import CELL
@@ -92,7 +92,7 @@ def run(inputs: Inputs) -> Result:
         "percentile: the paper's thresholds, for Compact the shipped table's; exact: the same count for every image",
         *(_ordering(rows, label) for label in HALVES),
     ]
-    return Result(rows, notes, plot=lambda figure: _plot(figure, rows))
+    return Result(rows, notes, plot=lambda figure: _plot(figure, rows), read=Read(inputs.data.name, len(jobs)))
 
 
 def _settings() -> list[tuple[str, str, float]]:

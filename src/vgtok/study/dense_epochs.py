@@ -8,7 +8,7 @@ from vgtok.detect.saving import is_saved
 from vgtok.errors import InputError
 from vgtok.study.accuracy import Measured, Trial, open_trial, signed
 from vgtok.study.paper_accuracy import DENSE, ZERO_SHOT
-from vgtok.study.result import PALETTE, Inputs, Result, Row, Study
+from vgtok.study.result import DETECTS, PALETTE, Inputs, Result, Row, Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +58,7 @@ def run(inputs: Inputs) -> Result:
     ]
     paper: list[Row] = [{"quantity": quantity, "paper": value} for quantity, value in _PAPER]
     also = trial.also() | {"model": [name for name, _ in measured]}
-    return Result(rows, notes, paper, plot=lambda figure: _plot(figure, rows, small), also=also)
+    return Result(rows, notes, paper, plot=lambda figure: _plot(figure, rows, small), also=also, read=trial.read)
 
 
 def checkpoints(names: tuple[str, ...]) -> list[str]:
@@ -98,4 +98,4 @@ def _plot(figure: "Figure", rows: list[Row], small: str) -> None:
     axes.legend()
 
 
-STUDY = Study("dense-epochs", "Fig. A1: the dense model along its training", run, runs_model=True)
+STUDY = Study("dense-epochs", "Fig. A1: the dense model along its training", run, takes=DETECTS)

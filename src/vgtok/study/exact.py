@@ -37,7 +37,7 @@ def run(inputs: Inputs) -> Result:
         f"worst case over {len(dense)} images and {len(BUDGETS)} budgets: {worst['worst_off_tokens']:.2f} tokens off"
         f" at budget {worst['budget']} on {worst['worst_image']}"
     ]
-    return Result(rows, notes, plot=lambda figure: _plot(figure, rows))
+    return Result(rows, notes, plot=lambda figure: _plot(figure, rows), read=inputs.read_all())
 
 
 def _plot(figure: "Figure", rows: list[Row]) -> None:

@@ -5,7 +5,6 @@ under ground-truth boxes and over the rest. First the tokenizers at matched budg
 then each way of reading coarse tokens, changed one at a time.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,10 +18,10 @@ from vgtok.encode.encoder import Encoder
 from vgtok.encode.executions import cell_similarity, run_dense, run_packed
 from vgtok.encode.loading import load_weights
 from vgtok.encode.registry import configuration
-from vgtok.errors import InputError
 from vgtok.parallel import map_with_progress
+from vgtok.study.environment import weights_file
 from vgtok.study.paper import BUDGETS
-from vgtok.study.result import PALETTE, ImageJob, Inputs, Result, Row, Study, image_jobs
+from vgtok.study.result import DEIT_WEIGHTS, PALETTE, ImageJob, Inputs, Read, Result, Row, Study, image_jobs
 from vgtok.tokenize.canvas import Canvas
 from vgtok.tokenize.frame import Frame
 from vgtok.tokenize.geometry import CELL
@@ -32,7 +31,6 @@ from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WEIGHTS = "deit_tiny_patch16_224.safetensors"
 FRAMES = 10
 """Frames, spread evenly over the data set: a run is dozens of forward passes per frame."""
 
@@ -70,12 +68,10 @@ class Setting:
 
 def run(inputs: Inputs) -> Result:
     """Compare on a few frames, in the detector's windows and, for the options, in plain global attention too."""
-    folder = os.environ.get("VGTOK_WEIGHTS")
-    if not folder:
-        raise InputError(f"VGTOK_WEIGHTS: this study needs a folder that holds {WEIGHTS}; name it there")
+    weights = weights_file(DEIT_WEIGHTS)
     jobs = image_jobs(Inputs(inputs.annotated, inputs.workers))
     plain = configuration("vit-tiny")
-    return compare(jobs[:: max(1, len(jobs) // FRAMES)][:FRAMES], Path(folder) / WEIGHTS, plain)
+    return compare(jobs[:: max(1, len(jobs) // FRAMES)][:FRAMES], weights, plain)
 
 
 def compare(jobs: Sequence[ImageJob], weights: Path, plain: EncoderConfig) -> Result:
@@ -111,7 +107,7 @@ def compare(jobs: Sequence[ImageJob], weights: Path, plain: EncoderConfig) -> Re
         *(_ordering(rows, budget) for budget in BUDGETS),
         *(_best(rows, layout, option) for layout in layouts for option in _OPTIONS),
     ]
-    return Result(rows, notes, plot=lambda figure: _plot(figure, rows))
+    return Result(rows, notes, plot=lambda figure: _plot(figure, rows), read=Read(jobs[0].data, len(jobs)))
 
 
 def _settings(layouts: Mapping[str, EncoderConfig]) -> Iterator[Setting]:

@@ -38,7 +38,7 @@ def run(inputs: Inputs) -> Result:
         f"cells the paper calls unreachable: {'all unreachable here too' if agree else 'NOT all unreachable here'}",
         f"{len(inputs.data.images)} images at {'x'.join(map(str, inputs.canvas))}, {len(RUNGS)} rungs per rank",
     ]
-    return Result(rows, notes, _paper_only(name), lambda figure: _plot(figure, rows, measured))
+    return Result(rows, notes, _paper_only(name), lambda figure: _plot(figure, rows, measured), read=inputs.read_all())
 
 
 def _measure(inputs: Inputs) -> _Measured:

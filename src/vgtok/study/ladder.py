@@ -21,7 +21,7 @@ from vgtok.study.paper_accuracy import (
     Printed,
     zero_shot,
 )
-from vgtok.study.result import PALETTE, Inputs, Result, Row, Study
+from vgtok.study.result import DETECTS, PALETTE, Inputs, Result, Row, Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +62,9 @@ def run(inputs: Inputs) -> Result:
             for point, cell in cells.items()
         ]
     }
-    return Result(rows, notes, plot=lambda figure: _plot(figure, rows, trial.small), also=trial.also() | small)
+    return Result(
+        rows, notes, plot=lambda figure: _plot(figure, rows, trial.small), also=trial.also() | small, read=trial.read
+    )
 
 
 def _row(trial: Trial, point: Point, cells: dict[Point, Measured]) -> Row:
@@ -149,4 +151,4 @@ def _plot(figure: "Figure", rows: list[Row], small: str) -> None:
     panels[0].legend(fontsize=7)
 
 
-STUDY = Study("ladder", "Table A3 and Sec. C: budget ladders of one checkpoint", run, runs_model=True)
+STUDY = Study("ladder", "Table A3 and Sec. C: budget ladders of one checkpoint", run, takes=DETECTS)

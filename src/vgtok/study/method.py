@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.study.frame import picture_frame
-from vgtok.study.result import Inputs, Result, Row, Study
+from vgtok.study.result import Inputs, Read, Result, Row, Study
 from vgtok.tokenize.canvas import Canvas
 from vgtok.tokenize.frame import Frame
 from vgtok.tokenize.gate import GATES, fired_nodes, gated_splits
@@ -53,7 +53,7 @@ def run(inputs: Inputs) -> Result:
     notes = [
         f"frame {chosen.name} at its own size, {canvas.width} x {canvas.height} px; the paper does not name its frame",
     ]
-    return Result(rows, notes, pictures={"method": panel_rows(rows_of_panels, width=2100)})
+    return Result(rows, notes, pictures={"method": panel_rows(rows_of_panels, width=2100)}, read=Read(chosen.data, 1))
 
 
 def _grid_picture(values: NDArray[np.float32], canvas: Canvas, size: int) -> NDArray[np.uint8]:
@@ -80,4 +80,4 @@ def _sequence_picture(tokens: Tokens, shape: tuple[int, ...]) -> NDArray[np.uint
     return np.asarray(cv2.resize(picture, (shape[1], shape[0]), interpolation=cv2.INTER_AREA), dtype=np.uint8)
 
 
-STUDY = Study("method", "Figure 2: score, split, gate, pack", run)
+STUDY = Study("method", "Figure 2: score, split, gate, pack", run, takes=("data", "frame"))

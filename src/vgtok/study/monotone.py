@@ -39,7 +39,7 @@ def run(inputs: Inputs) -> Result:
         "the finest grid of upsample MSE is zero by definition, so the threshold taken there is zero too: roots whose"
         " 32-px children lose any detail split, and nothing below them does",
     ]
-    return Result(rows, notes, plot=lambda figure: _plot(figure, rows))
+    return Result(rows, notes, plot=lambda figure: _plot(figure, rows), read=inputs.read_all())
 
 
 def _plot(figure: "Figure", rows: list[Row]) -> None:

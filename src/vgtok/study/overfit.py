@@ -24,7 +24,8 @@ from vgtok.evaluate.boxes import Detections, GroundTruth
 from vgtok.evaluate.protocols import EVERYTHING
 from vgtok.evaluate.scoring import precision_curves
 from vgtok.files import replacing
-from vgtok.study.result import PALETTE, Inputs, Result, Row, Study
+from vgtok.study.result import PALETTE, RENDERED, Inputs, Read, Result, Row, Study
+from vgtok.study.sources import TRAINING, code_digest
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
 
@@ -84,7 +85,7 @@ def run(inputs: Inputs) -> Result:
         *(f"{name}: rose from first to last: {', '.join(rose)}" for name, p in runs.items() if (rose := risen(p.log))),
     ]
     also = {"logs": {name: progress.log for name, progress in runs.items()}}
-    return Result(rows, notes, plot=lambda figure: _plot(figure, runs), also=also)
+    return Result(rows, notes, plot=lambda figure: _plot(figure, runs), also=also, read=Read(RENDERED, len(lessons)))
 
 
 def scenes() -> list[Lesson]:
@@ -110,7 +111,8 @@ def train(name: str, auxiliary: tuple[str, ...], lessons: Sequence[Lesson], fold
     torch.manual_seed(0)
     model = CoDetr(detector_configuration(CONFIG, names=NAMES, auxiliary=auxiliary))
     optimiser = torch.optim.AdamW(model.parameters(), lr=_RATE, weight_decay=_DECAY)
-    progress, path = Progress(), folder / f"overfit-{name}.pt"
+    # State of other code would go on as if this code had made it.
+    progress, path = Progress(), folder / f"overfit-{name}-{code_digest(TRAINING)[:16]}.pt"
     if path.is_file():
         state = torch.load(path, weights_only=True)
         model.load_state_dict(state["model"])
@@ -231,4 +233,4 @@ def _plot(figure: "Figure", runs: Mapping[str, Progress]) -> None:
     precision.legend()
 
 
-STUDY = Study("overfit", "co-detr-vit-tiny on eight scenes, with and without auxiliary heads", run)
+STUDY = Study("overfit", "co-detr-vit-tiny on eight scenes, with and without auxiliary heads", run, takes=())

@@ -106,6 +106,19 @@ TRAINED: dict[str, dict[float, Printed]] = {
 }
 """Tables 4, A4 and A6: VisDrone, finetuned at each budget."""
 
+TRAINED_EFFECT: dict[str, dict[float, float]] = {
+    GATED: {0.80: 0.06, 0.70: 0.12, 0.60: 0.27, 0.40: 0.49, 0.20: 1.28},
+    FUSED_GATED: {0.80: -0.01, 0.70: 0.04, 0.60: 0.30, 0.40: 0.09, 0.20: 0.20},
+}
+"""Tables 4 and A4: what the gate adds to AP, taken on unrounded values, so not always the difference of the cells."""
+
+AITOD_EFFECT: dict[float, Printed] = {
+    0.70: {"AP": 0.29, "APvt": 1.24, "APt": 0.30, "APs": 0.57, "APm": 0.44},
+    0.40: {"AP": 0.07, "APvt": -0.46, "APt": 0.37},
+    0.20: {"AP": 0.30, "APt": 0.36},
+}
+"""Section E: what the gate adds to the top-hat on AI-TOD-v2, where the text says so; Table A7 prints no effects."""
+
 BANDS_EFFECT: dict[str, tuple[float, float]] = {
     "AP": (0.49, 0.12),
     "AP50": (0.49, 0.09),

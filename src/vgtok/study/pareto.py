@@ -8,7 +8,7 @@ from vgtok.study.cells import Reader
 from vgtok.study.ladder import DENSE_POINT, Point, paper
 from vgtok.study.paper import BUDGETS
 from vgtok.study.paper_accuracy import DENSE, GATED, SINGLE_PASS, TOP_HAT, TRAINED
-from vgtok.study.result import PALETTE, Inputs, Result, Row, Study
+from vgtok.study.result import DETECTS, PALETTE, Inputs, Result, Row, Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +39,7 @@ def run(inputs: Inputs) -> Result:
         "trained: finetuned at each budget, means of three seeds; zero-shot: the paper's dense checkpoint; measured: "
         f"one checkpoint, {trial.title}, at every budget",
     ]
-    return Result(rows, notes, plot=lambda figure: _plot(figure, rows), also=trial.also())
+    return Result(rows, notes, plot=lambda figure: _plot(figure, rows), also=trial.also(), read=trial.read)
 
 
 def _row(kind: str, name: str, retained: float | None, ap: float | None, aps: float | None) -> Row:
@@ -98,4 +98,4 @@ def _plot(figure: "Figure", rows: list[Row]) -> None:
     figure.legend(handles, labels, fontsize=6.5, ncols=3, loc="outside upper center")
 
 
-STUDY = Study("pareto", "Fig. 3: operating range, trained, zero-shot and published", run, runs_model=True)
+STUDY = Study("pareto", "Fig. 3: operating range, trained, zero-shot and published", run, takes=DETECTS)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from vgtok.study.accuracy import open_trial
 from vgtok.study.cells import Reader
 from vgtok.study.paper_accuracy import DENSE, GATED, TRAINED, ZERO_SHOT
-from vgtok.study.result import PALETTE, Inputs, Result, Row, Study
+from vgtok.study.result import DETECTS, PALETTE, Inputs, Result, Row, Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,7 +84,7 @@ def run(inputs: Inputs) -> Result:
     ]
     other = "visdrone" if table == "aitodv2" else "aitodv2"
     missing = [{**row, "status": f"needs {other}"} for row in _table_rows(other, _SMALL[other])]
-    return Result(rows, notes, missing, plot=lambda figure: _plot(figure, rows), also=trial.also())
+    return Result(rows, notes, missing, plot=lambda figure: _plot(figure, rows), also=trial.also(), read=trial.read)
 
 
 _SMALL = {"visdrone": "APS", "aitodv2": "APvt"}
@@ -122,4 +122,4 @@ def _plot(figure: "Figure", rows: list[Row]) -> None:
     axes.legend()
 
 
-STUDY = Study("published", "Tables 1 and 2: the published record and the measured model", run, runs_model=True)
+STUDY = Study("published", "Tables 1 and 2: the published record and the measured model", run, takes=DETECTS)

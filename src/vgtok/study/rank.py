@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from vgtok.study.accuracy import Measured, open_trial, verdict
 from vgtok.study.cells import Reader
 from vgtok.study.paper_accuracy import GATED
-from vgtok.study.result import PALETTE, Inputs, Result, Row, Study
+from vgtok.study.result import DETECTS, PALETTE, Inputs, Result, Row, Study
 from vgtok.tokenize.tokenizer import SHIPPED_RANK
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def run(inputs: Inputs) -> Result:
         "rank 0 is no gate; where a rank caps retention below the budget (0.40 at 70% in the paper) the exact mode "
         "stops only as many nodes as the budget leaves over",
     ]
-    return Result(rows, notes, plot=lambda figure: _plot(figure, rows), also=trial.also())
+    return Result(rows, notes, plot=lambda figure: _plot(figure, rows), also=trial.also(), read=trial.read)
 
 
 def _best(cells: dict[tuple[float, float], Measured], budget: float) -> str:
@@ -82,4 +82,4 @@ def _plot(figure: "Figure", rows: list[Row]) -> None:
     panels[0].legend(fontsize=8)
 
 
-STUDY = Study("rank", "Table A9: gate rank at three matched budgets", run, runs_model=True)
+STUDY = Study("rank", "Table A9: gate rank at three matched budgets", run, takes=DETECTS)

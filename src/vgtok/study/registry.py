@@ -4,14 +4,15 @@ Studies load on first use.
 """
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Literal
 
 from vgtok.errors import InputError
-from vgtok.study.result import Study
+from vgtok.study.environment import data_problem, weights_problem
+from vgtok.study.result import DEIT_WEIGHTS, RENDERED, Study
 
 STUDIES = {
     "inversion": "vgtok.study.inversion",
@@ -41,51 +42,84 @@ STUDIES = {
 }
 
 
+Compares = Literal["same model", "other model", "other data", "paper only", "-"]
+"""What stands beside the paper's figures: the paper's own model or tokenizer, another model, another model on other
+data, or nothing but figures the paper prints. Studies of our own compare with no table."""
+
+
 @dataclass(frozen=True)
 class Entry:
-    """One table or figure: its label in the paper, what it shows, its study, the data and the model it needs."""
+    """One table or figure: its label in the paper, what it shows, its study, and the data and model it needs.
+
+    Of `data` one set is enough. `weights` is a file in the folder VGTOK_WEIGHTS names.
+    """
 
     label: str
     title: str
     study: str
+    compares: Compares
     data: tuple[str, ...]
     model: str = "-"
+    weights: str | None = None
+    data_optional: bool = False
+
+    @property
+    def command(self) -> str:
+        """What makes it; a table of AI-TOD-v2 alone has to say so, as VisDrone comes first."""
+        return f"vgtok study {self.study}" + (" --data aitodv2" if self.data == _AITOD else "")
+
+    def needs(self) -> tuple[str, ...]:
+        """What it lacks here, by name; nothing where it can run."""
+        lacking: list[str] = []
+        if self.data and not self.data_optional and not any(map(data_present, self.data)):
+            lacking.append(self.data[0])
+        if self.weights is not None and weights_problem(self.weights):
+            lacking.append("weights")
+        return tuple(lacking)
+
+    def compared(self) -> Compares:
+        """What stands beside the paper's figures here: of AI-TOD-v2 without its data nothing does."""
+        return "paper only" if self.data == _AITOD and self.needs() else self.compares
 
 
 _BOTH = ("visdrone", "aitodv2")
 _ONE = ("visdrone",)
+_AITOD = ("aitodv2",)
+_DRAWN = (RENDERED,)
 _DETECTOR = "detector"
+_SAME: Compares = "same model"
+_OTHER: Compares = "other model"
 
 ENTRIES: Sequence[Entry] = (
-    Entry("Fig. 1", "VGTok on a frame at 70% of tokens", "teaser", _ONE),
-    Entry("Fig. 2", "Score, split, gate, pack", "method", _ONE),
-    Entry("Fig. 3", "Operating range on VisDrone", "pareto", _ONE, _DETECTOR),
-    Entry("Tab. 1", "Published record, VisDrone val", "published", _ONE, _DETECTOR),
-    Entry("Tab. 2", "Published record, AI-TOD-v2 test", "published", ("aitodv2",), _DETECTOR),
-    Entry("Tab. 3", "Forward-pass cost at four budgets", "compute", _ONE, "encoder"),
-    Entry("Tab. 4", "Gate ablation at five matched budgets", "grid", _ONE, _DETECTOR),
-    Entry("Tab. A1", "Gate statistic discrimination", "auroc", _BOTH),
-    Entry("Tab. A2", "Eight pixel scores", "scorers", _ONE, _DETECTOR),
-    Entry("Tab. A3", "Zero-shot gate effect", "ladder", _ONE, _DETECTOR),
-    Entry("Tab. A4", "Fused score, gated and ungated", "grid", _ONE, _DETECTOR),
-    Entry("Tab. A5", "Seed spread behind Table 4", "grid", _ONE, _DETECTOR),
-    Entry("Tab. A6", "Six COCO bands at 40%", "bands", _ONE, _DETECTOR),
-    Entry("Tab. A7", "AI-TOD-v2 area bands", "bands", ("aitodv2",), _DETECTOR),
-    Entry("Tab. A8", "AI-TOD-v2 very-tiny band per class", "bands", ("aitodv2",), _DETECTOR),
-    Entry("Tab. A9", "Gate rank sweep", "rank", _ONE, _DETECTOR),
-    Entry("Tab. A10", "Seed replicates and the seed floor", "seeds", ()),
-    Entry("Tab. A11", "Token-budget audit at 40%", "budget-audit", _ONE),
-    Entry("Tab. A12", "Inverted retention tables", "inversion", _BOTH),
-    Entry("Tab. A13", "Input resolution", "resolution", _ONE, _DETECTOR),
-    Entry("Tab. A14", "Coarsened tokens by distance", "coarsened", _BOTH),
-    Entry("Fig. A1", "Dense epoch ladder", "dense-epochs", _ONE, _DETECTOR),
-    Entry("Sec. 3.2", "Affine retention law of Single-pass", "affine", _ONE),
-    Entry("Sec. B", "Upsample MSE is not monotone", "monotone", _ONE),
-    Entry("ours", "Exact budgets per image", "exact", _ONE),
-    Entry("ours", "Fine cover of objects", "cover", _ONE),
-    Entry("ours", "Packed features against dense ones", "fidelity", _ONE, "DeiT weights"),
-    Entry("ours", "Whole frames against slicing", "slicing", _ONE, _DETECTOR),
-    Entry("ours", "The tiny detector learns eight scenes by heart", "overfit", ()),
+    Entry("Fig. 1", "VGTok on a frame at 70% of tokens", "teaser", _SAME, _ONE, data_optional=True),
+    Entry("Fig. 2", "Score, split, gate, pack", "method", _SAME, _ONE, data_optional=True),
+    Entry("Fig. 3", "Operating range on VisDrone", "pareto", _OTHER, _ONE, _DETECTOR),
+    Entry("Tab. 1", "Published record, VisDrone val", "published", _OTHER, _ONE, _DETECTOR),
+    Entry("Tab. 2", "Published record, AI-TOD-v2 test", "published", _OTHER, _AITOD, _DETECTOR),
+    Entry("Tab. 3", "Forward-pass FLOPs at four budgets, without ms and GB", "compute", _SAME, _ONE, "encoder"),
+    Entry("Tab. 4", "Gate ablation at five budgets, procedure only", "grid", "other data", _DRAWN, _DETECTOR),
+    Entry("Tab. A1", "Gate statistic discrimination", "auroc", _SAME, _BOTH),
+    Entry("Tab. A2", "Eight pixel scores", "scorers", _OTHER, _ONE, _DETECTOR),
+    Entry("Tab. A3", "Zero-shot gate effect", "ladder", _OTHER, _ONE, _DETECTOR),
+    Entry("Tab. A4", "Fused score, gated and ungated, procedure only", "grid", "other data", _DRAWN, _DETECTOR),
+    Entry("Tab. A5", "Seed spread behind Table 4, procedure only", "grid", "other data", _DRAWN, _DETECTOR),
+    Entry("Tab. A6", "Six COCO bands at 40%", "bands", _OTHER, _ONE, _DETECTOR),
+    Entry("Tab. A7", "AI-TOD-v2 area bands", "bands", _OTHER, _AITOD, _DETECTOR),
+    Entry("Tab. A8", "AI-TOD-v2 very-tiny band per class", "bands", _OTHER, _AITOD, _DETECTOR),
+    Entry("Tab. A9", "Gate rank sweep", "rank", _OTHER, _ONE, _DETECTOR),
+    Entry("Tab. A10", "Seed replicates and the seed floor", "seeds", "paper only", ()),
+    Entry("Tab. A11", "Token-budget audit at 40%", "budget-audit", _SAME, _ONE),
+    Entry("Tab. A12", "Inverted retention tables", "inversion", _SAME, _BOTH),
+    Entry("Tab. A13", "Input resolution", "resolution", _OTHER, _ONE, _DETECTOR),
+    Entry("Tab. A14", "Coarsened tokens by distance", "coarsened", _SAME, _BOTH),
+    Entry("Fig. A1", "Dense epoch ladder", "dense-epochs", _OTHER, _ONE, _DETECTOR),
+    Entry("Sec. 3.2", "Affine retention law of Single-pass", "affine", _SAME, _ONE),
+    Entry("Sec. B", "Upsample MSE is not monotone", "monotone", _SAME, _ONE),
+    Entry("ours", "Exact budgets per image", "exact", "-", _ONE),
+    Entry("ours", "Fine cover of objects", "cover", "-", _ONE),
+    Entry("ours", "Packed features against dense ones", "fidelity", "-", _ONE, "DeiT weights", DEIT_WEIGHTS),
+    Entry("ours", "Whole frames against slicing", "slicing", "-", _ONE, _DETECTOR),
+    Entry("ours", "The tiny detector learns eight scenes by heart", "overfit", "-", _DRAWN, _DETECTOR),
 )
 """All 18 tables and 4 figures of the paper, then what its prose claims, then studies of our own."""
 
@@ -99,14 +133,20 @@ def load_study(name: str) -> Study:
     return study
 
 
+def data_kinds(study: str) -> tuple[str, ...]:
+    """The data sets a study is made for, in the order they are looked for."""
+    named = (name for entry in ENTRIES if entry.study == study for name in entry.data)
+    return tuple(dict.fromkeys(name for name in named if name != RENDERED))
+
+
 def data_present(name: str) -> bool:
-    """Whether the environment names a folder of that data set (VGTOK_VISDRONE, VGTOK_AITODV2)."""
-    return Path(os.environ.get(f"VGTOK_{name.upper()}", "")).is_dir() and f"VGTOK_{name.upper()}" in os.environ
+    """Whether data of that name can be read here: scenes are rendered, a data set is opened to see."""
+    return name == RENDERED or data_problem(name) is None
 
 
 def last_run(study: str, results: Path) -> str | None:
     """The day the study was last written to a results folder, as its own file says."""
     try:
-        return str(json.loads((results / f"{study}.json").read_text())["ran_at"])[:10]
+        return str(json.loads((results / f"{study}.json").read_text(encoding="utf-8"))["ran_at"])[:10]
     except (OSError, ValueError, KeyError):
         return None

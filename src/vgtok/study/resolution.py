@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from vgtok.study.accuracy import Measured, Trial, open_trial, signed
 from vgtok.study.cells import Reader
 from vgtok.study.paper_accuracy import DENSE
-from vgtok.study.result import PALETTE, Inputs, Result, Row, Study
+from vgtok.study.result import DETECTS, PALETTE, Inputs, Result, Row, Study
 from vgtok.tokenize.canvas import DEFAULT_SIZE
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def run(inputs: Inputs) -> Result:
         f"{', '.join(map(signed, gaps))}; paper {', '.join(signed(_PAPER[side][4]) for side in SIDES)}",
         "70% is Single-pass at percentile 40, as in the paper; low and high belong to the gap",
     ]
-    return Result(rows, notes, plot=lambda figure: _plot(figure, rows, trial.small), also=trial.also())
+    return Result(rows, notes, plot=lambda figure: _plot(figure, rows, trial.small), also=trial.also(), read=trial.read)
 
 
 def _canvas(trial: Trial, side: int) -> tuple[int, int]:
@@ -88,4 +88,4 @@ def _plot(figure: "Figure", rows: list[Row], small: str) -> None:
     panels[0].legend(fontsize=8)
 
 
-STUDY = Study("resolution", "Table A13: two budgets at four input resolutions", run, runs_model=True)
+STUDY = Study("resolution", "Table A13: two budgets at four input resolutions", run, takes=DETECTS)

@@ -24,6 +24,9 @@ CANVASES: dict[str, CanvasSize] = {"aitodv2": (2048, 2048)}
 SHIPPED_MODEL = "vgtok-tiny"
 """The model a study of accuracy runs where none is named."""
 
+DEIT_WEIGHTS = "deit_tiny_patch16_224.safetensors"
+"""The ImageNet checkpoint whose packed features are compared with its dense ones."""
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -69,18 +72,35 @@ class Inputs:
             raise InputError(f"--data: the paper prints this table for {' and '.join(tables)}, not for '{name}'")
         return name
 
+    def read_all(self) -> "Read":
+        """What a study of every image of the data set read."""
+        return Read(self.data.name, len(self.data.images))
+
     @property
     def canvas(self) -> CanvasSize:
         """The canvas the paper reads this data set at."""
         return CANVASES.get(self.data.name, DEFAULT_SIZE)
 
 
+RENDERED = "rendered scenes"
+"""What results call the frames this package draws itself."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a study measured on: the name of the data and how many of its images were read."""
+
+    data: str
+    images: int
+
+
 @dataclass(frozen=True)
 class Result:
     """Rows of one table, paper beside measured.
 
-    `paper_only` holds rows for data that was not given, with what it needs; `notes` are sentences a reader of the table
-    should have; `plot` draws it; `pictures` are named RGB images instead of a plot; `also` adds fields to the JSON.
+    `read` is what they were measured on, None where no image was read. `paper_only` holds rows for data that was not
+    given, with what it needs; `notes` are sentences a reader of the table should have; `plot` draws it; `pictures` are
+    named RGB images instead of a plot; `also` adds fields to the JSON.
     """
 
     rows: Sequence[Row]
@@ -89,16 +109,23 @@ class Result:
     plot: "Callable[[Figure], None] | None" = None
     pictures: Mapping[str, Any] = field(default_factory=dict)
     also: Mapping[str, Any] = field(default_factory=dict)
+    read: Read | None = field(kw_only=True)
+
+
+Option = Literal["data", "frame", "model", "limit", "head"]
+
+DETECTS: tuple[Option, ...] = ("data", "model", "limit", "head")
+"""What a study that runs a detector over a data set takes."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """A command of `vgtok study`; `runs_model` says that it takes a model, a head and a limit of images."""
+    """A command of `vgtok study`; `takes` names the options it heeds, any other is refused."""
 
     name: str
     title: str
     run: Callable[[Inputs], Result]
-    runs_model: bool = False
+    takes: tuple[Option, ...] = ("data",)
 
 
 @dataclass(frozen=True)

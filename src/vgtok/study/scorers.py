@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from vgtok.study.accuracy import Measured, Trial, open_trial
 from vgtok.study.cells import Reader
-from vgtok.study.result import PALETTE, Inputs, Result, Row, Study
+from vgtok.study.result import DETECTS, PALETTE, Inputs, Result, Row, Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,7 +50,9 @@ def run(inputs: Inputs) -> Result:
         *(_ordering(rows[:-1], metric) for metric in metrics),
         "the paper's AP of lambda_min and entropy is derived: +0.07 and -1.84 to the top-hat's 47.58",
     ]
-    return Result(rows, notes, plot=lambda figure: _plot(figure, rows[:-1], trial.small), also=trial.also())
+    return Result(
+        rows, notes, plot=lambda figure: _plot(figure, rows[:-1], trial.small), also=trial.also(), read=trial.read
+    )
 
 
 def _paper(trial: Trial, values: tuple[float | None, ...]) -> tuple[float | None, ...]:
@@ -93,4 +95,4 @@ def _plot(figure: "Figure", rows: list[Row], small: str) -> None:
     panels[0].legend(fontsize=8)
 
 
-STUDY = Study("scorers", "Table A2: eight pixel scores at 70% under Single-pass", run, runs_model=True)
+STUDY = Study("scorers", "Table A2: eight pixel scores at 70% under Single-pass", run, takes=DETECTS)

@@ -74,7 +74,7 @@ def run(_: Inputs) -> Result:
         *(_reach(metric) for metric in _FLOORS),
         *(_separation(metric) for metric in _FLOORS),
     ]
-    return Result(rows, notes, plot=_plot)
+    return Result(rows, notes, plot=_plot, read=None)
 
 
 def _cells(metric: str) -> list[Row]:
@@ -166,4 +166,4 @@ def _plot(figure: "Figure") -> None:
     panels[0].invert_yaxis()
 
 
-STUDY = Study("seeds", "Table A10: seed replicates and the seed floor", run)
+STUDY = Study("seeds", "Table A10: seed replicates and the seed floor", run, takes=())

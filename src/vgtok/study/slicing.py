@@ -20,7 +20,7 @@ from vgtok.evaluate.mistakes import find_mistakes
 from vgtok.study.accuracy import Measured, Trial, open_trial, verdict
 from vgtok.study.cells import Found, Reader
 from vgtok.study.paper_accuracy import DENSE, GATED
-from vgtok.study.result import PALETTE, Inputs, Result, Row, Study
+from vgtok.study.result import DETECTS, PALETTE, Inputs, Result, Row, Study
 from vgtok.tokenize.canvas import CanvasSize, fit_canvas, fitted_size
 from vgtok.tokenize.tokenizer import Tokenizer
 
@@ -123,7 +123,7 @@ def run(inputs: Inputs) -> Result:
             for name, cell in list(cells.items())[1:]
         ),
     ]
-    return Result(rows, notes, plot=lambda figure: _plot(figure, rows, trial.small), also=trial.also())
+    return Result(rows, notes, plot=lambda figure: _plot(figure, rows, trial.small), also=trial.also(), read=trial.read)
 
 
 def _row(trial: Trial, name: str, cell: Measured, dense: tuple[str, Measured], slices: Any) -> Row:
@@ -202,4 +202,4 @@ def _plot(figure: "Figure", rows: list[Row], small: str) -> None:
     panels[0].legend(fontsize=8)
 
 
-STUDY = Study("slicing", "Whole frames against slicing, the same weights", run, runs_model=True)
+STUDY = Study("slicing", "Whole frames against slicing, the same weights", run, takes=DETECTS)

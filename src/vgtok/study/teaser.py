@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from vgtok.study.frame import PAPER_FRAME, picture_frame
 from vgtok.study.nodes import nodes_with_objects
 from vgtok.study.paper import percentile
-from vgtok.study.result import Inputs, Result, Row, Study
+from vgtok.study.result import Inputs, Read, Result, Row, Study
 from vgtok.tokenize.canvas import Canvas
 from vgtok.tokenize.geometry import ROOT
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
@@ -59,7 +59,7 @@ def run(inputs: Inputs) -> Result:
         f"frame {frame.name}; the paper's is {PAPER_FRAME} and its crop is not given",
         f"the crop here is the {_CROP[1]} x {_CROP[0]} roots without an object where the gate saves most",
     ]
-    return Result(rows, notes, pictures={"teaser": panel_rows([parts, details], width=1800)})
+    return Result(rows, notes, pictures={"teaser": panel_rows([parts, details], width=1800)}, read=Read(frame.data, 1))
 
 
 def _emptiest_saving(ungated: Tokens, gated: Tokens, canvas: Canvas, boxes: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -100,4 +100,4 @@ def _cut(picture: NDArray[np.uint8], box: NDArray[np.float64]) -> NDArray[np.uin
     return np.ascontiguousarray(picture[y0:y1, x0:x1])
 
 
-STUDY = Study("teaser", "Figure 1: one frame at 70% of tokens", run)
+STUDY = Study("teaser", "Figure 1: one frame at 70% of tokens", run, takes=("data", "frame"))

@@ -12,8 +12,9 @@ from safetensors.torch import load_file
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.detector import DEFAULT_BUDGET, Detector
 from vgtok.detect.heads import Head
-from vgtok.detect.saving import filled
-from vgtok.errors import InputError
+from vgtok.detect.hub import load, shipped_models
+from vgtok.detect.saving import filled, read_config
+from vgtok.errors import InputError, VGTokError
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.train.journal import read_metrics
 from vgtok.train.recipe import RECIPE_FILE
@@ -30,13 +31,14 @@ def detector_of(
     evaluations: Sequence[Mapping[str, Any]] = (),
     head: Head | None = None,
 ) -> Detector:
-    """The detector of a run's last checkpoint, or of the checkpoint named; its head is the recipe's unless given.
+    """The detector of a run's last checkpoint, or of the checkpoint named; its head is the recipe's by default.
 
-    It is read at the budget it was trained at, of several at the one nearest to 40%.
+    It is read at the budget it was trained at, of several at the one nearest to 40%. Its licence is the one given, by
+    default that of the model the run started from.
     """
     run, checkpoint = _places(source)
     try:
-        config = DetectorConfig.from_dict(json.loads((run / MODEL_FILE).read_text()))
+        config = DetectorConfig.from_dict(json.loads((run / MODEL_FILE).read_text(encoding="utf-8")))
         recipe = _recipe(run)
         canvas, preferred = recipe["canvas"], recipe.get("head", "query")
         budget = min(recipe["budgets"], key=lambda share: abs(share - DEFAULT_BUDGET))
@@ -49,20 +51,37 @@ def detector_of(
         model,
         canvas=sides,
         table=table,
-        licence=licence,
+        licence=licence or licence_of_start(recipe),
         evaluations=evaluations,
         head=head or preferred,
         budget=budget,
     )
 
 
+def licence_of_start(recipe: Mapping[str, Any]) -> str:
+    """The licence note a run inherits from the model it started from; empty where it started from none or from no note.
+
+    A start that is gone since leaves a note that says so: its terms still hold.
+    """
+    start = str(recipe.get("start") or "")
+    if not start:
+        return ""
+    try:
+        folder = shipped_models().get(start, Path(start))
+        inherited = str(read_config(folder)["licence"]) if folder.is_dir() else load(start).licence
+    except (VGTokError, KeyError):
+        return f"Started from {Path(start).name}, whose licence could not be read and applies to this model too"
+    return inherited and f"Started from {Path(start).name}: {inherited}"
+
+
 def training_section(source: Path) -> str:
-    """How the model of a run was trained, as a section of its card; where the data lay is nobody's business."""
+    """How the model of a run was trained, as a section of its card; local paths are not included."""
     run, checkpoint = _places(source)
     recipe, steps = _recipe(run), _steps(source)
     step = int(checkpoint.name.removeprefix("step-"))
     hours = steps[-1]["seconds"] / 3600 if steps else 0.0
-    start = recipe["encoder_weights"] or recipe["start"] or "random weights"
+    # As in training: a whole model leaves nothing for encoder weights to start.
+    start = recipe["start"] or recipe["encoder_weights"] or "random weights"
     rows = {
         "recipe": recipe["name"],
         "data": str(recipe["data"]).partition(":")[0],
@@ -111,5 +130,5 @@ def _places(source: Path) -> tuple[Path, Path]:
 
 
 def _recipe(run: Path) -> dict[str, Any]:
-    recipe: dict[str, Any] = json.loads((run / RECIPE_FILE).read_text())
+    recipe: dict[str, Any] = json.loads((run / RECIPE_FILE).read_text(encoding="utf-8"))
     return recipe

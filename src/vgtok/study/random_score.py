@@ -1,0 +1,20 @@
+"""The floor every tokenizer is compared with: a score that knows nothing, so that a budget is spent anywhere."""
+
+from dataclasses import dataclass
+from zlib import crc32
+
+import numpy as np
+
+from vgtok.tokenize.frame import Frame
+from vgtok.tokenize.geometry import CELL
+from vgtok.tokenize.pyramid import Pyramid, nest
+
+
+@dataclass(frozen=True)
+class RandomScore:
+    """Random values, seeded by the frame's own pixels."""
+
+    def __call__(self, frame: Frame) -> Pyramid:
+        """A random value per cell, pooled to nodes."""
+        generator = np.random.default_rng(crc32(frame.image.tobytes()))
+        return nest(generator.random(frame.extent.grid_shape(CELL), dtype=np.float32))

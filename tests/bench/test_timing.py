@@ -1,0 +1,59 @@
+"""Clocks and memory of the benchmarks: what is measured is what was run, and a megabyte is a million bytes."""
+
+import resource
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from vgtok.bench import tokenizer
+from vgtok.bench.timing import interleaved_medians, peak_extra_megabytes, process_peak_megabytes
+
+
+def test_functions_take_turns_and_the_first_round_does_not_count() -> None:
+    order: list[str] = []
+
+    def slow() -> None:
+        order.append("slow")
+        # The first call is as slow as one that has everything to load.
+        time.sleep(0.3 if len(order) == 1 else 0.02)
+
+    def quick() -> None:
+        order.append("quick")
+
+    times = interleaved_medians({"slow": slow, "quick": quick}, 3)
+    assert order == ["slow", "quick"] * 4
+    assert 20 <= times["slow"] < 300
+    assert times["quick"] < times["slow"]
+
+
+def test_ratios_of_the_tokenizer_are_of_what_they_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"tokenize": 30.0, "budget": 45.0, "yardstick": 20.0, "decode_resize": 60.0}
+    frame = tmp_path / "frame.jpg"
+    frame.write_bytes(tokenizer._rendered_jpeg())
+    monkeypatch.setattr(tokenizer, "interleaved_medians", lambda functions, repeats: {n: known[n] for n in functions})
+    monkeypatch.setattr(tokenizer, "peak_extra_megabytes", lambda *_: None)
+    cost = tokenizer.measure_tokenizer(frame, 3)
+    assert (cost.tokenize_over_yardstick, cost.tokenize_over_decode_resize) == (1.5, 0.5)
+    assert cost.budget_over_percentile == 1.5
+    assert cost.peak_extra_mb is None
+
+
+def test_the_peak_of_the_process_is_in_megabytes() -> None:
+    counted = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    in_bytes = counted if sys.platform == "darwin" else 1024 * counted
+    assert process_peak_megabytes() == pytest.approx(in_bytes / 1e6, rel=1e-3)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux has a high-water mark to reset")
+def test_extra_memory_is_in_megabytes() -> None:
+    # 200 million bytes are 200 MB, and would be 190.7 in units of 2**20.
+    extra = peak_extra_megabytes(partial(int, 200_000_000), _filled)
+    assert extra is not None
+    assert extra == pytest.approx(200, abs=5)
+
+
+def _filled(count: int) -> int:
+    return len(bytearray(b"x") * count)
