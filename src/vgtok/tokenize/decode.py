@@ -113,7 +113,9 @@ def picture_pixels(picture: Image.Image, name: str, value_range: ValueRange = No
             raise without_range(name, "float32")
         if picture.format == "TIFF" and getattr(picture, "tile", None):
             # Pillow would hold the frame against its process-wide limit here.
-            picture.im = Image.core.new(picture.mode, getattr(picture, "_tile_size", size))
+            picture.im = Image.core.new(  # type: ignore[attr-defined]
+                picture.mode, getattr(picture, "_tile_size", size)
+            )
         picture.load()
         if picture.size != size:
             raise InputError(f"{name}: announces {size} pixels and holds {picture.size}")
