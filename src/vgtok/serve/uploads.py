@@ -4,6 +4,7 @@ It is this server's own and has a quota; beyond it the oldest files go first. A 
 behind; the next one to start on this machine deletes it, which a lock tells from the folder of a server still running.
 """
 
+import hashlib
 import os
 import secrets
 import shutil
@@ -35,6 +36,7 @@ class Uploads:
 
     def __init__(self, folder: Path, quota: int) -> None:
         self.folder, self.quota = folder.resolve(), quota
+        self._key = secrets.token_bytes(32)
         self._sweeping = threading.Lock()
 
     def holds(self, path: str) -> bool:
@@ -46,9 +48,9 @@ class Uploads:
         return resolved.is_relative_to(self.folder) and resolved not in (self.folder, self.folder / MARKER)
 
     def keep(self, data: bytes, name: str) -> str:
-        """Write a file for a visitor, whole or not at all, under a path nobody can guess."""
+        """Write a file for a visitor, whole or not at all; the same data has the same path, which nobody can guess."""
         self.make_room(len(data))
-        path = self.folder / secrets.token_hex(16) / name
+        path = self.folder / hashlib.blake2b(data, key=self._key, digest_size=16).hexdigest() / name
         write_bytes(path, data)
         return str(path)
 
