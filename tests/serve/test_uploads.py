@@ -29,7 +29,7 @@ def _own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_beyond_the_quota_the_oldest_go(tmp_path: Path) -> None:
     uploads = Uploads(tmp_path / "uploads", quota=1000)
-    paths = [Path(uploads.keep(bytes(300), f"{number}.png")) for number in range(3)]
+    paths = [Path(uploads.keep(bytes([number]) * 300, f"{number}.png")) for number in range(3)]
     for age, path in zip((30, 20, 10), paths, strict=True):
         os.utime(path, (time.time() - age,) * 2)
     paths.append(Path(uploads.keep(bytes(600), "large.png")))
