@@ -1,7 +1,9 @@
 """A server as a user starts one, with a model small enough for a test."""
 
+import http.client
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -27,10 +30,10 @@ class Running:
 
 
 @contextmanager
-def served(*arguments: object, errors: Path, shipped: bool = True) -> Iterator[dict[str, Any]]:
+def served(*arguments: object, errors: Path, shipped: bool = True, warning: str = "") -> Iterator[dict[str, Any]]:
     """Run `vgtok serve`, if need be as if the package had no models; gives what it announced.
 
-    What it prints as errors must be nothing.
+    What it prints as errors must be nothing but the warning.
     """
     without = "" if shipped else "from vgtok.detect import hub; hub.shipped_models = dict; "
     command = [sys.executable, "-c", f"{without}from vgtok.cli.main import run; run()", "serve"]
@@ -50,7 +53,8 @@ def served(*arguments: object, errors: Path, shipped: bool = True) -> Iterator[d
             process.terminate()
             assert process.wait(timeout=120) == 130
             process.stdout.close()
-    assert errors.read_text() == ""
+    assert errors.read_text().startswith(warning)
+    assert len(errors.read_text().splitlines()) == bool(warning)
 
 
 @pytest.fixture(scope="session")
@@ -76,3 +80,22 @@ def frame(tmp_path: Path) -> Path:
     path = tmp_path / "frame.png"
     Image.fromarray(picture(0)).save(path)
     return path
+
+
+def ask(
+    address: str, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of one answer."""
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=120)
+    try:
+        connection.request(method, path, body, headers or {})
+        response = connection.getresponse()
+        return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+    finally:
+        connection.close()
+
+
+def connected(address: str) -> socket.socket:
+    """A bare connection to a server."""
+    place = urlsplit(address)
+    return socket.create_connection((place.hostname, place.port or 80), timeout=60)

@@ -1,12 +1,12 @@
 """The endpoint over HTTP, against the Python API."""
 
+import asyncio
 import base64
 import http.client
 import io
 import json
 import socket
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,14 +15,20 @@ from urllib.parse import urlencode, urlsplit
 
 import numpy as np
 import pytest
+from fastapi import FastAPI
 from PIL import Image
 
 from vgtok import Tokenizer
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import load_detector
+from vgtok.serve.answer import Service
+from vgtok.serve.endpoint import answer_errors, api_router
+from vgtok.serve.intake import SECONDS_OF_SILENCE, Intake
+from vgtok.serve.limits import Limits
 from vgtok.serve.server import DEFAULT_PLACES
+from vgtok.serve.turns import Turns
 
-from .conftest import Running, picture
+from .conftest import Running, connected, picture
 
 
 def post(
@@ -129,52 +135,50 @@ def test_a_claim_of_a_gigabyte_is_refused_before_it_is_sent(server: Running) -> 
     address = urlsplit(server.address)
     for route in ("/api/detect", "/gradio_api/upload"):
         with socket.create_connection((address.hostname, address.port), timeout=120) as connection:
-            connection.sendall(f"POST {route} HTTP/1.1\r\nHost: x\r\nContent-Length: {10**9}\r\n\r\n".encode())
+            connection.sendall(f"POST {route} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {10**9}\r\n\r\n".encode())
             # Until it closes: head and body may come in two parts.
             answer = b"".join(iter(lambda: connection.recv(2000), b"")).decode()
         assert answer.startswith("HTTP/1.1 413 ")
     assert answer.endswith('{"error":"upload: larger than the 2 MB allowed here"}')
 
 
-def test_a_full_queue_turns_away_at_once_and_whoever_leaves_makes_room(server: Running) -> None:
-    good, address = png(picture(0)), urlsplit(server.address)
+def test_bodies_that_never_end_keep_nobody_out(server: Running) -> None:
+    good, heads = png(picture(0)), b"HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\nbegun"
     with ExitStack() as waiting:
-        for _ in range(DEFAULT_PLACES):
-            # Each holds a place for a body that never comes.
-            held = waiting.enter_context(socket.create_connection((address.hostname, address.port), timeout=120))
-            held.sendall(b"POST /api/detect HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
-        answers = until(lambda: post(server, "detect", good), lambda answer: answer[0] == 503)
-        assert answers[1] == {"error": f"busy: {DEFAULT_PLACES} requests are being answered; try again in a moment"}
-        assert post(server, "tokenize", good)[0] == 200
-    assert until(lambda: post(server, "detect", good), lambda answer: answer[0] == 200)
+        held = [waiting.enter_context(connected(server.address)) for _ in range(DEFAULT_PLACES + 8)]
+        for number, connection in enumerate(held):
+            connection.sendall((b"POST /api/detect " if number % 2 else b"POST /api/tokenize ") + heads)
+        started = time.monotonic()
+        for route in ("tokenize", "detect"):
+            assert post(server, route, good)[0] == 200
+        # Each is told so when it has been silent for too long.
+        for connection in held:
+            assert connection.recv(2000).startswith(b"HTTP/1.1 408 ")
+        assert time.monotonic() - started < 3 * SECONDS_OF_SILENCE
 
 
-def until(ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
-    """The first answer that is as it should be."""
-    for _ in range(200):
-        if holds(answer := ask()):
-            return answer
-        time.sleep(0.05)
-    raise AssertionError(answer)
+def test_a_full_queue_turns_away_at_once() -> None:
+    async def main() -> None:
+        turns = Turns(places=1)
+        application = FastAPI()
+        answer_errors(application)
+        application.include_router(api_router(Service(), Limits(), Intake(Limits()), turns, turns))
+        messages: list[Any] = []
 
+        async def receive() -> Any:
+            return {"type": "http.request", "body": png(picture(0))}
 
-@pytest.mark.parametrize("route", ["queue/join", "run/predict", "call/predict"])
-def test_addresses_of_files_are_not_followed(server: Running, route: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
-        elsewhere.settimeout(0.5)
-        path = f"http://127.0.0.1:{elsewhere.getsockname()[1]}/frame.png"
-        file = {"path": path, "meta": {"_type": "gradio.FileData"}}
-        for fn in range(6):
-            event = {"data": [file, 0.4], "fn_index": fn, "session_hash": "x"}
-            status, answer = post(
-                server, f"/gradio_api/{route}", json.dumps(event), {"Content-Type": "application/json"}
-            )
-            assert (status, answer) == (
-                400,
-                {"error": "frame: send the file itself; addresses of files are not followed"},
-            )
-        with pytest.raises(TimeoutError):
-            elsewhere.accept()
+        async def send(message: Any) -> None:
+            messages.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/api/tokenize", "query_string": b"", "headers": []}
+        with turns.place():
+            await application(scope, receive, send)
+        assert (messages[0]["status"], b"busy: 1 requests" in messages[1]["body"]) == (503, True)
+        await application(scope, receive, send)
+        assert messages[2]["status"] == 200
+
+    asyncio.run(main())
 
 
 def test_the_schema_is_served_and_nothing_else_is(server: Running, tmp_path: Path) -> None:
@@ -186,7 +190,7 @@ def test_the_schema_is_served_and_nothing_else_is(server: Running, tmp_path: Pat
         return response.status, response.read()
 
     document = json.loads(get("/api/openapi.json")[1])
-    assert set(document["paths"]) == {"/api/tokenize", "/api/detect"}
+    assert set(document["paths"]) == {"/api/tokenize", "/api/detect", "/health"}
     operation = document["paths"]["/api/detect"]["post"]
     names = [parameter["name"] for parameter in operation["parameters"]]
     assert names == ["budget", "rank", "scorer", "splitter", "score_threshold", "name", "pictures"]

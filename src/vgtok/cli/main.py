@@ -1,5 +1,6 @@
 """The `vgtok` command: collects the verbs and turns every expected error into one line and exit code 1."""
 
+import io
 import sys
 
 import typer
@@ -35,6 +36,9 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
 
 def run() -> None:
     """Entry point: like the app itself, but an expected error is one line on standard error."""
+    # A file may have a name that is no text; it is printed as well as can be.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             app()

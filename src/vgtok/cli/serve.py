@@ -5,6 +5,7 @@ import signal
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlencode, urlsplit
 
 import typer
 from rich.console import Console
@@ -31,25 +32,41 @@ def serve(
     ] = 0.3,
     max_megabytes: Annotated[int, typer.Option(min=1, help="Largest upload.")] = 64,
     max_megapixels: Annotated[int, typer.Option(min=1, help="Largest frame, read from its header.")] = 100,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Another name the server is called by, or whose pages may use it; repeatable."),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="VGTOK_SERVE_TOKEN", help="What every request must bring; 16 or more characters."),
+    ] = None,
     queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; more are told to come back.")] = 32,
     json_: options.Json = False,
 ) -> None:
     """Serve a page that shows tokens and detections side by side, and the same as an HTTP endpoint."""
     from vgtok.serve.limits import Limits
-    from vgtok.serve.server import listening
+    from vgtok.serve.server import is_loopback, listening
 
     service = _service(model, score_threshold)
     # A service manager's way to stop it is as good as Ctrl-C: what was uploaded is deleted either way.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     limits = Limits(max_megabytes, max_megapixels)
-    with listening(service, host=host, port=port, limits=limits, places=queue) as address:
+    with listening(
+        service, host=host, port=port, limits=limits, places=queue, allowed_hosts=allowed_host or (), token=token
+    ) as address:
+        if token is None and not is_loopback(urlsplit(address).hostname or ""):
+            Console(stderr=True, soft_wrap=True).print(
+                f"[yellow]warning:[/] other machines can reach {address} and anybody there may use it; "
+                "give --token, or put a proxy that asks who they are before it"
+            )
         if json_:
             print(json.dumps({"address": address, "model": service.model}), flush=True)
         else:
             console = Console(soft_wrap=True)
             if service.detector is None:
                 console.print(f"[yellow]tokens only:[/] {escape(service.without)}")
-            console.print(f"[bold]{address}[/]  Ctrl-C stops it")
+            entry = f"{address}/?{urlencode({'token': token})}" if token else address
+            console.print(f"[bold]{escape(entry)}[/]  Ctrl-C stops it")
         threading.Event().wait()
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from vgtok.data.dataset import Annotations
 from vgtok.errors import InputError
+from vgtok.tokenize.images import header_size
 
 _NAMED_AT_ONCE = 3
 """Problems of one kind a summary names one by one before it only counts."""
@@ -137,13 +138,10 @@ def summarize(problems: Iterable[Problem]) -> list[str]:
 
 def image_size(path: Path) -> tuple[int, int]:
     """Width and height from the header of an image file."""
-    from PIL import Image, UnidentifiedImageError
-
     try:
-        with Image.open(path) as image:
-            return image.size
-    except (OSError, UnidentifiedImageError):
-        raise InputError(f"{path}: cannot be read as an image, so its boxes cannot be checked") from None
+        return header_size(path)
+    except InputError as error:
+        raise InputError(f"{error}; so its boxes cannot be checked") from None
 
 
 def numbered(images: Sequence[Path]) -> tuple[int, ...]:

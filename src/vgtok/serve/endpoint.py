@@ -3,22 +3,22 @@
 The schema of every answer is that of the dataclasses in `vgtok.serve.answer`, served at /api/openapi.json.
 """
 
-import asyncio
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from starlette.requests import ClientDisconnect
 
 from vgtok.errors import InputError
 from vgtok.serve.answer import Answer, Reading, Service, Settings
+from vgtok.serve.intake import Body, Intake
 from vgtok.serve.limits import Limits, RefusedError
 from vgtok.serve.turns import Turns
 
 DEFAULT_NAME = "frame"
-_SECONDS_TO_SEND = 60
+HEALTH = "/health"
+"""Where a service manager asks; the one route that needs no token."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,14 @@ class Failure:
     """Why there is no answer, in one sentence."""
 
     error: str
+
+
+@dataclass(frozen=True)
+class Health:
+    """That the server answers, and the model it does so with."""
+
+    status: str
+    model: str | None
 
 
 Budget = Annotated[
@@ -55,6 +63,9 @@ Threshold = Annotated[
 
 _FAILURES: dict[int | str, dict[str, Any]] = {
     400: {"model": Failure, "description": "A parameter or a damaged image."},
+    401: {"model": Failure, "description": "The server asks for a token."},
+    403: {"model": Failure, "description": "A foreign Host or Origin."},
+    408: {"model": Failure, "description": "The body did not arrive in time."},
     413: {"model": Failure, "description": "More bytes or pixels than allowed."},
     415: {"model": Failure, "description": "The body is no image file."},
     500: {"model": Failure, "description": "The model failed on this frame."},
@@ -68,7 +79,7 @@ _BODY = {
 }
 
 
-def api_router(service: Service, limits: Limits, tokenizing: Turns, detecting: Turns) -> APIRouter:
+def api_router(service: Service, limits: Limits, intake: Intake, tokenizing: Turns, detecting: Turns) -> APIRouter:
     """The routes under /api."""
     router = APIRouter(prefix="/api", responses=_FAILURES)
 
@@ -84,9 +95,10 @@ def api_router(service: Service, limits: Limits, tokenizing: Turns, detecting: T
         def work() -> Answer:
             return _finished(service.tokenize(limits.read(data, name), name, settings), pictures)
 
-        with tokenizing.place():
-            data = await received(request, limits)
-            return await tokenizing.run(work)
+        with intake.body("body", limits.max_bytes) as body:
+            data = await _received(request, body)
+            with tokenizing.place():
+                return await tokenizing.run(work)
 
     @router.post("/detect", openapi_extra=_BODY)
     async def detect(
@@ -101,31 +113,31 @@ def api_router(service: Service, limits: Limits, tokenizing: Turns, detecting: T
         def work() -> Answer:
             return _finished(service.detect(limits.read(data, name), name, settings, score_threshold), pictures)
 
-        with detecting.place():
-            data = await received(request, limits)
-            return await detecting.run(work)
+        with intake.body("body", limits.max_bytes) as body:
+            data = await _received(request, body)
+            with detecting.place():
+                return await detecting.run(work)
 
     return router
 
 
-async def received(request: Request, limits: Limits) -> bytes:
-    """The body, read no further than allowed."""
-    kind = request.headers.get("content-type", "")
-    if kind.startswith("multipart/"):
+def health_router(service: Service) -> APIRouter:
+    """The route that says the server is up."""
+    router = APIRouter()
+
+    @router.get(HEALTH)
+    async def health() -> Health:
+        """Whether the server answers."""
+        return Health("ok", service.model)
+
+    return router
+
+
+async def _received(request: Request, body: Body) -> bytes:
+    """The image file a request brings."""
+    if request.headers.get("content-type", "").startswith("multipart/"):
         raise RefusedError(415, "body: send the image file itself as the body, not a form")
-    data = bytearray()
-    try:
-        # Its sender holds a place; one that never ends would keep it from everybody.
-        async with asyncio.timeout(_SECONDS_TO_SEND):
-            async for chunk in request.stream():
-                data += chunk
-                limits.check_bytes(len(data), "body")
-    except TimeoutError:
-        raise RefusedError(400, f"body: it did not arrive within {_SECONDS_TO_SEND} s") from None
-    except ClientDisconnect:
-        # Nobody reads this; left to itself it would end as a traceback in the log.
-        raise RefusedError(400, "body: its sender left before it was whole") from None
-    return bytes(data)
+    return await body.whole(request.receive)
 
 
 def _finished(reading: Reading, pictures: bool) -> Answer:
@@ -158,5 +170,5 @@ def answer_errors(app: FastAPI) -> None:
 
 def failure(status: int, sentence: str) -> JSONResponse:
     """An error as every client gets it."""
-    headers = {"Retry-After": "2"} if status == 503 else None
+    headers = {503: {"Retry-After": "2"}, 401: {"WWW-Authenticate": "Bearer"}}.get(status)
     return JSONResponse({"error": sentence}, status, headers)

@@ -1,123 +1,155 @@
-"""What stands before every route: nothing larger than allowed comes in, nothing foreign goes out or is fetched.
+"""What stands before every route: who may ask, for what, how much may come in, and what goes out.
 
-The page's framework names pictures and files of its own elsewhere, for link previews and examples; those are taken out
-of the page, and a content security policy has the browser refuse any other host whatever the page says. It would also
-fetch a file a visitor names by its address; a server inside a network must not be sent around in it.
+Only the routes that the page and the endpoint need are there. The page's framework would read any file an event names,
+by path or by address; here an event may name files of the upload folder alone. It also names pictures and files of its
+own elsewhere, for link previews and examples; those are taken out of the page, and a content security policy has the
+browser refuse any other host whatever the page says.
 """
 
 import json
-import re
 from typing import Any
+from urllib.parse import parse_qs, unquote
 
-from starlette.datastructures import Headers, MutableHeaders
+from fastapi.responses import JSONResponse, RedirectResponse
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vgtok.serve.endpoint import failure
+from vgtok.serve.access import COOKIE, Access
+from vgtok.serve.cleaning import Cleaned
+from vgtok.serve.endpoint import HEALTH, failure
+from vgtok.serve.intake import Intake
 from vgtok.serve.limits import Limits, RefusedError
+from vgtok.serve.upload import FORM_OVERHEAD
+from vgtok.serve.uploads import Uploads
 
-POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; worker-src 'self' blob:; "
-    "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
-)
+_EVENT = "/gradio_api/queue/join"
+_FILE = "/gradio_api/file="
+_SCRIPTS = ("/assets/", "/static/")
+"""Scripts and styles: these may be compressed; the rest is short, or pictures, or a page to be looked through."""
 
-_FOREIGN_META = re.compile(rb"<meta\b[^>]*https?://[^>]*>")
-_FOREIGN_EXAMPLE = re.compile(rb'"https://[^"]*/gradio-app/gradio/[^"]*"')
-_COMPRESSIBLE = ("/assets/", "/static/")
-"""Scripts and styles: the rest is short, or pictures, or a page."""
+_GET = (
+    "/", "/theme.css", "/manifest.json", "/favicon.ico", "/gradio_api/queue/data", "/gradio_api/upload_progress",
+    "/api/openapi.json", HEALTH,
+)  # fmt: skip
+_POST = ("/api/tokenize", "/api/detect", "/gradio_api/upload", _EVENT)
 
-_EVENTS = "/gradio_api/"
-"""Where the page's framework takes what visitors do, as JSON."""
-
-_FORM_OVERHEAD = 10_000
-"""Bytes a form adds to the one file in it."""
+_EVENT_BYTES = 100 * 2**10
+"""An event names its file and a handful of settings."""
 
 
 class Guard:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
-        self.app, self.limits = app, limits
+    def __init__(self, app: ASGIApp, limits: Limits, access: Access, intake: Intake, uploads: Uploads) -> None:
+        self.app, self.limits, self.access, self.intake, self.uploads = app, limits, access, intake, uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on unless it is too large or names files elsewhere."""
+        """Pass a request on if nothing speaks against it."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        length = Headers(scope=scope).get("content-length", "0")
+        send = Cleaned(send)
         try:
-            # What a request says of itself is enough to turn it away before it is sent.
-            self.limits.check_bytes(int(length) - _FORM_OVERHEAD if length.isdigit() else 0, "upload")
-            if scope["method"] == "POST" and scope["path"].startswith(_EVENTS) and not _is_form(scope):
-                receive = await self._looked_through(receive)
+            headers = Headers(scope=scope)
+            self.access.check_names(headers)
+            _check_framing(headers)
+            self._check_route(scope)
+            if entry := self._entry(scope):
+                await entry(scope, receive, send)
+                return
+            if scope["path"] != HEALTH:
+                self.access.check_token(headers)
+            self._check_length(scope, headers)
+            if scope["path"] == _EVENT:
+                receive = await self._looked_through(receive, headers)
         except RefusedError as error:
-            await failure(error.status, str(error))(scope, receive, send)
+            await _refusal(error)(scope, receive, send)
             return
-        if not scope["path"].startswith(_COMPRESSIBLE):
-            # A page that is compressed could not be looked through.
+        if not scope["path"].startswith(_SCRIPTS):
             kept = [pair for pair in scope["headers"] if pair[0] != b"accept-encoding"]
             scope = {**scope, "headers": kept}
-        await self.app(scope, receive, _Cleaned(send))
+        await self.app(scope, receive, send)
 
-    async def _looked_through(self, receive: Receive) -> Receive:
-        """The same request once its body is known to name no file elsewhere."""
-        first = await receive()
-        body, last = first.get("body", b""), first
-        while last["type"] == "http.request" and last.get("more_body", False):
-            last = await receive()
-            body += last.get("body", b"")
-            self.limits.check_bytes(len(body), "request")
+    def _check_route(self, scope: Scope) -> None:
+        """Refuse what neither page nor endpoint uses, and files that are not in the upload folder."""
+        method, path = scope["method"], scope["path"]
+        if method in ("GET", "HEAD") and path.startswith(_FILE):
+            if not self.uploads.holds(path.removeprefix(_FILE)):
+                raise RefusedError(403, "file: only what was uploaded or made here can be fetched")
+            return
+        known = path in _POST if method == "POST" else path in _GET or path.startswith(_SCRIPTS)
+        # A deep link is the framework's way to hand a visitor's session to another.
+        if method not in ("GET", "HEAD", "POST") or not known or b"deep_link" in scope["query_string"]:
+            raise RefusedError(404, f"path: there is nothing at this one for {method}")
+
+    def _entry(self, scope: Scope) -> RedirectResponse | None:
+        """The page without its token in the address, for a browser that brings the right one: it gets a cookie."""
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        if scope["path"] != "/" or not self.access.is_token(given):
+            return None
+        answer = RedirectResponse("/", 303)
+        answer.set_cookie(COOKIE, self.access.cookie_value, httponly=True, samesite="strict")
+        return answer
+
+    def _check_length(self, scope: Scope, headers: Headers) -> None:
+        """What a request says of itself is enough to turn it away before it is sent."""
+        length = headers.get("content-length", "0")
+        announced = int(length) if length.isdigit() and len(length) < 20 else 0
+        if scope["path"] == _EVENT:
+            if announced > _EVENT_BYTES:
+                raise RefusedError(413, f"request: larger than the {_EVENT_BYTES // 2**10} kB allowed here")
+            return
+        self.limits.check_bytes(announced - FORM_OVERHEAD, "upload")
+
+    async def _looked_through(self, receive: Receive, headers: Headers) -> Receive:
+        """The same request once its body is known to name no file but uploads."""
+        with self.intake.body("request", _EVENT_BYTES) as body:
+            data = await body.whole(receive)
         try:
-            elsewhere = _names_an_address(json.loads(body or b"null"))
+            event = json.loads(data)
         except (ValueError, RecursionError):
             raise RefusedError(400, "request: its body is not JSON") from None
-        if elsewhere:
-            raise RefusedError(400, "frame: send the file itself; addresses of files are not followed")
-        waiting: list[Message] = [{"type": "http.request", "body": body}]
+        if not self._names_uploads_only(event, headers["host"]):
+            raise RefusedError(403, "frame: send the file itself; no other file is read, by path or by address")
+        # What was looked through, not what was sent: two readers of JSON may disagree about a key that comes twice.
+        waiting: list[Message] = [{"type": "http.request", "body": json.dumps(event).encode()}]
 
         async def again() -> Message:
             return waiting.pop() if waiting else await receive()
 
         return again
 
+    def _names_uploads_only(self, value: Any, host: str) -> bool:
+        """Whether every file in an event, anywhere in it, is one of the upload folder."""
+        if isinstance(value, list):
+            return all(self._names_uploads_only(part, host) for part in value)
+        if not isinstance(value, dict):
+            return True
+        path, address = value.get("path"), value.get("url")
+        if path is not None and not (isinstance(path, str) and self.uploads.holds(path)):
+            return False
+        if address is not None and not (isinstance(address, str) and self._is_own(address, host)):
+            return False
+        return all(self._names_uploads_only(part, host) for part in value.values())
 
-def _is_form(scope: Scope) -> bool:
-    return Headers(scope=scope).get("content-type", "").startswith("multipart/form-data")
+    def _is_own(self, address: str, host: str) -> bool:
+        """Whether an address is this server's, of a file in the upload folder."""
+        start, found, path = address.partition(_FILE)
+        own = start == "" or start.lower() in (f"http://{host.lower()}", f"https://{host.lower()}")
+        return bool(found) and own and self.uploads.holds(unquote(path))
 
 
-def _names_an_address(value: Any) -> bool:
-    """Whether any file in an event is to be fetched: its path is then an address."""
-    if isinstance(value, dict):
-        path = value.get("path")
-        return (isinstance(path, str) and "://" in path) or any(map(_names_an_address, value.values()))
-    return isinstance(value, list) and any(map(_names_an_address, value))
+def _check_framing(headers: Headers) -> None:
+    """Refuse a request with two lengths: a proxy before this server may go by the other one."""
+    if "transfer-encoding" in headers and "content-length" in headers:
+        raise RefusedError(400, "request: it has both a Content-Length and a Transfer-Encoding")
 
 
-class _Cleaned:
-    """A `send` that adds the policy to every response and takes foreign hosts out of pages."""
-
-    def __init__(self, send: Send) -> None:
-        self.send = send
-        self.start: Message | None = None
-        self.page = b""
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            headers["Content-Security-Policy"] = POLICY
-            headers["Referrer-Policy"] = "no-referrer"
-            headers["X-Content-Type-Options"] = "nosniff"
-            if headers.get("content-type", "").startswith("text/html"):
-                # Its length is known once it is whole.
-                self.start = message
-                return
-        elif self.start is not None and message["type"] == "http.response.body":
-            self.page += message.get("body", b"")
-            if message.get("more_body", False):
-                return
-            page = _FOREIGN_EXAMPLE.sub(b'""', _FOREIGN_META.sub(b"", self.page))
-            MutableHeaders(scope=self.start)["Content-Length"] = str(len(page))
-            await self.send(self.start)
-            self.start = None
-            message = {"type": "http.response.body", "body": page}
-        await self.send(message)
+def _refusal(error: RefusedError) -> JSONResponse:
+    response = failure(error.status, str(error))
+    # What else comes on this connection may be the rest of a body, or made to look like a request.
+    response.headers["Connection"] = "close"
+    return response

@@ -17,22 +17,22 @@ from vgtok.serve.limits import Limits
 from vgtok.serve.listeners import LEAST_PER_CENT, Listeners
 from vgtok.serve.samples import SAMPLES
 from vgtok.serve.turns import Turns
+from vgtok.serve.uploads import Uploads
 from vgtok.tokenize.scores import SCORES
-
-_KEPT_SECONDS = 3600
-"""How long uploads and pictures of a visitor stay on disk."""
 
 _FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
 
 
-def mount_page(app: FastAPI, service: Service, limits: Limits, tokenizing: Turns, detecting: Turns) -> None:
+def mount_page(
+    app: FastAPI, service: Service, limits: Limits, uploads: Uploads, tokenizing: Turns, detecting: Turns
+) -> None:
     """Put the page at / of an application."""
     theme = gradio.themes.Base(
         primary_hue="indigo", neutral_hue="slate", font=_FONTS, font_mono=["ui-monospace", "Consolas", "monospace"]
     )
     gradio.mount_gradio_app(
         app,
-        build_page(service, limits, tokenizing, detecting),
+        build_page(service, limits, uploads, tokenizing, detecting),
         path="/",
         footer_links=[],
         run_history=False,
@@ -46,12 +46,14 @@ def mount_page(app: FastAPI, service: Service, limits: Limits, tokenizing: Turns
     )
 
 
-def build_page(service: Service, limits: Limits, tokenizing: Turns, detecting: Turns) -> gradio.Blocks:
+def build_page(
+    service: Service, limits: Limits, uploads: Uploads, tokenizing: Turns, detecting: Turns
+) -> gradio.Blocks:
     """Layout and events."""
-    listeners = Listeners(service, limits, tokenizing, detecting)
-    page = gradio.Blocks(
-        title="VGTok", analytics_enabled=False, fill_width=True, delete_cache=(_KEPT_SECONDS // 4, _KEPT_SECONDS)
-    )
+    listeners = Listeners(service, limits, uploads, tokenizing, detecting)
+    page = gradio.Blocks(title="VGTok", analytics_enabled=False, fill_width=True)
+    # Else the framework takes it for a page under construction, and reads any file an event names.
+    page.has_launched = True
     with page:
         gradio.HTML(tiles.heading(service.model))
         with gradio.Row():

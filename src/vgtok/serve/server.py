@@ -2,20 +2,23 @@
 
 import os
 import socket
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from vgtok import __version__
 from vgtok.errors import InputError, VGTokError
 from vgtok.serve.answer import Service
 from vgtok.serve.limits import Limits
+from vgtok.serve.uploads import QUOTA_UPLOADS, Uploads, upload_folder
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
+
+    from vgtok.serve.access import Access
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_LIMITS = Limits()
@@ -34,18 +37,27 @@ def listening(
     port: int = 0,
     limits: Limits = DEFAULT_LIMITS,
     places: int = DEFAULT_PLACES,
+    allowed_hosts: Sequence[str] = (),
+    token: str | None = None,
 ) -> Iterator[str]:
-    """Serve page and endpoint while the block runs; gives the address. Port 0 takes a free one."""
+    """Serve page and endpoint while the block runs; gives the address. Port 0 takes a free one.
+
+    Requests must call the server by its host, by localhost or by one of `allowed_hosts`, and bring the token if any.
+    """
     os.environ.update(_QUIET)
     try:
         import gradio  # noqa: F401
         import uvicorn
     except ImportError:
         raise VGTokError("serve: the page needs gradio; pip install 'vgtok[web]'") from None
-    with _listener(host, port) as listener, _scratch_folder():
-        app = create_app(service, limits, places)
+    from vgtok.serve.access import access_at
+    from vgtok.serve.connections import BoundedProtocol
+
+    access = access_at(host, allowed_hosts, token)
+    with _listener(host, port) as listener, _framework_folder(limits) as uploads:
+        app = create_app(service, limits, places, access, uploads)
         # A page keeps its connection open for news, so a stopping server would wait for every visitor to leave.
-        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(app, http=BoundedProtocol, log_level="warning", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="vgtok-serve", daemon=True)
         thread.start()
@@ -60,22 +72,26 @@ def listening(
             thread.join()
 
 
-def create_app(service: Service, limits: Limits, places: int) -> "ASGIApp":
+def create_app(service: Service, limits: Limits, places: int, access: "Access", uploads: Uploads) -> "ASGIApp":
     """The page at / and the endpoint under /api, one application."""
     from fastapi import FastAPI
 
-    from vgtok.serve.endpoint import answer_errors, api_router
+    from vgtok.serve.endpoint import answer_errors, api_router, health_router
     from vgtok.serve.guard import Guard
+    from vgtok.serve.intake import Intake
     from vgtok.serve.page import mount_page
     from vgtok.serve.turns import Turns
+    from vgtok.serve.upload import upload_router
 
     # The framework's documentation pages load scripts from elsewhere; the schema itself does not.
     app = FastAPI(title="VGTok", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json")
-    tokenizing, detecting = Turns(places), Turns(places)
+    intake, tokenizing, detecting = Intake(limits), Turns(places), Turns(places)
     answer_errors(app)
-    app.include_router(api_router(service, limits, tokenizing, detecting))
-    mount_page(app, service, limits, tokenizing, detecting)
-    return Guard(app, limits)
+    app.include_router(api_router(service, limits, intake, tokenizing, detecting))
+    app.include_router(health_router(service))
+    app.include_router(upload_router(limits, intake, uploads))
+    mount_page(app, service, limits, uploads, tokenizing, detecting)
+    return Guard(app, limits, access, intake, uploads)
 
 
 @contextmanager
@@ -93,18 +109,23 @@ def _listener(host: str, port: int) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def _scratch_folder() -> Iterator[None]:
-    """A folder of this server's own for uploads and pictures, gone when it stops."""
+def _framework_folder(limits: Limits) -> Iterator[Uploads]:
+    """The upload folder, which is also where the page's framework keeps its own files."""
     before = os.environ.get("GRADIO_TEMP_DIR")
-    with tempfile.TemporaryDirectory(prefix="vgtok-serve-", ignore_cleanup_errors=True) as folder:
-        os.environ["GRADIO_TEMP_DIR"] = folder
+    with upload_folder(QUOTA_UPLOADS * limits.max_bytes) as uploads:
+        os.environ["GRADIO_TEMP_DIR"] = str(uploads.folder)
         try:
-            yield
+            yield uploads
         finally:
             if before is None:
                 del os.environ["GRADIO_TEMP_DIR"]
             else:
                 os.environ["GRADIO_TEMP_DIR"] = before
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a server that listens at the address `host`."""
+    return ip_address(host).is_loopback
 
 
 def _address(listener: socket.socket) -> str:

@@ -25,10 +25,7 @@ class Turns:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Hold a place while the block runs; refused at once where all are taken.
-
-        Whoever sends a body takes a place first, so that the memory bodies take is bounded too.
-        """
+        """Hold a place while the block runs; refused at once where all are taken."""
         if self._taken >= self.places:
             raise RefusedError(503, f"busy: {self._taken} requests are being answered; try again in a moment")
         self._taken += 1
