@@ -85,7 +85,9 @@ class Description:
                 head=_head(properties["head"]),
                 licence=properties["licence"],
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except InputError as error:
+            raise InputError(f"{origin}: damaged description ({error}); export it anew") from None
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise InputError(f"{origin}: damaged description ({error!r}); export it anew") from None
 
 

@@ -82,19 +82,19 @@ def _chosen(change: NDArray[np.int64], price: NDArray[np.float64], missing: int)
     place = reach + missing
     result = []
     for root, choice in reversed(taken):
-        option = int(choice[place])
-        if option >= 0:
-            result.append((root, option))
-            place -= int(change[root, option])
+        picked = int(choice[place])
+        if picked >= 0:
+            result.append((root, picked))
+            place -= int(change[root, picked])
     return result
 
 
 def _candidates(change: NDArray[np.int64], price: NDArray[np.float64]) -> list[int]:
     """The roots that offer some change at one of the lowest prices; the cheapest sum needs no others."""
     kept: set[int] = set()
-    for step in range(-_LARGEST_CHANGE, _LARGEST_CHANGE + 1):
+    for step in (*range(-_LARGEST_CHANGE, 0), *range(1, _LARGEST_CHANGE + 1)):
         offered = np.where(change == step, price, np.inf).min(axis=1)
-        cheapest = np.argsort(offered, kind="stable")[:_MOST_CHANGES] if step else []
+        cheapest = np.argsort(offered, kind="stable")[:_MOST_CHANGES]
         kept.update(int(root) for root in cheapest if np.isfinite(offered[root]))
     return sorted(kept)
 
