@@ -137,16 +137,13 @@ def summarize(problems: Iterable[Problem]) -> list[str]:
 
 def image_size(path: Path) -> tuple[int, int]:
     """Width and height from the header of an image file."""
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(path) as image:
             return image.size
-    # Pillow's plugins raise anything over damaged headers.
-    except Exception as error:
-        raise InputError(
-            f"{path}: cannot be read as an image, so its boxes cannot be checked ({type(error).__name__})"
-        ) from None
+    except (OSError, UnidentifiedImageError):
+        raise InputError(f"{path}: cannot be read as an image, so its boxes cannot be checked") from None
 
 
 def numbered(images: Sequence[Path]) -> tuple[int, ...]:
