@@ -1,6 +1,7 @@
 """Measuring a table: the mean of what the tokenizer itself keeps, resumable, refusing a foreign journal."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,15 @@ def test_a_folder_that_was_removed_is_one_line(folder: Path, tmp_path: Path, mon
     monkeypatch.setattr(measure, "sweep_image", removes)
     with pytest.raises(InputError, match="cannot be written"):
         measure_table("t", images_in(folder), "x", SWEEP, tmp_path / "out" / "table.json", workers=1)
+
+
+def test_a_name_that_is_no_text_is_a_name(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"\xff.png")
+    try:
+        Image.fromarray(noise(0)).save(path)
+    except OSError:
+        pytest.skip("the file system takes text alone")
+    assert measure_table("t", [path], "x", SWEEP, tmp_path / "table.json", workers=1).measured_on["images"] == 1
 
 
 def noise(seed: int) -> np.ndarray[Any, np.dtype[np.uint8]]:

@@ -3,10 +3,10 @@
 A call may return or raise the project's own errors; anything else that leaves it is a failure.
 """
 
-import contextlib
 import json
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -153,7 +153,7 @@ def _read(dataset: AnnotatedDataset) -> None:
     for index in range(len(dataset.images)):
         for row in dataset.reading(index).rows:
             line_of(row, category_of(row))
-        with contextlib.suppress(InputError):
+        with suppress(InputError):
             dataset.annotations(index)
     ground_truth(dataset, frozenset())
 
@@ -177,9 +177,9 @@ def _yolo_labels(data: bytes, folder: Path) -> None:
 
 def _yolo_yaml(data: bytes, folder: Path) -> None:
     (folder / "data.yaml").write_bytes(data)
-    for split in ("val", "test"):
-        with contextlib.suppress(InputError):
-            open_yolo(folder / "data.yaml", split)
+    with suppress(InputError):
+        open_yolo(folder / "data.yaml", "test")
+    open_yolo(folder / "data.yaml")
 
 
 def _predictions(data: bytes, folder: Path) -> None:

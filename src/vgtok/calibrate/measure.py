@@ -15,7 +15,7 @@ import numpy as np
 
 from vgtok import __version__
 from vgtok.files import locked, stamp
-from vgtok.journal import Journal
+from vgtok.journal import Journal, is_number
 from vgtok.parallel import map_with_progress
 from vgtok.tokenize.canvas import DEFAULT_SIZE, CanvasSize
 from vgtok.tokenize.frame import Frame
@@ -123,8 +123,9 @@ def _is_measured(entry: Mapping[str, Any], sweep: Sweep) -> bool:
         counts = np.array(entry.get("tokens"), dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         return False
-    return type(dense) is int and counts.shape == shape and bool(((counts > 0) & (counts <= dense)).all())
+    return is_number(dense) and counts.shape == shape and bool(((counts > 0) & (counts <= dense)).all())
 
 
 def _digest(names: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(names).encode()).hexdigest()
+    # A file's name may hold bytes that are no text, which Python keeps as half pairs.
+    return hashlib.sha256("\n".join(names).encode(errors="surrogatepass")).hexdigest()
