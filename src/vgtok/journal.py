@@ -7,7 +7,7 @@ item it stood for, never the run.
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from vgtok.errors import InputError
 from vgtok.files import write_text
@@ -64,9 +64,9 @@ def parsed(line: bytes) -> dict[str, Any] | None:
     return entry if isinstance(entry, dict) else None
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a value of an entry is a finite number that every computation can take."""
-    return type(value) in (int, float) and abs(value) < 1e15  # type: ignore[arg-type]
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
 
 
 def _check_settings(path: Path, settings: Mapping[str, Any], found: Mapping[str, Any]) -> None:
