@@ -120,10 +120,16 @@ def _is_measured(entry: Mapping[str, Any], sweep: Sweep) -> bool:
     dense = entry.get("dense")
     shape = (len(sweep.scorers), len(sweep.ranks), len(sweep.percentiles))
     try:
-        counts = np.array(entry.get("tokens"), dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
+        counts = np.array(entry.get("tokens"))
+    except ValueError:
         return False
-    return is_number(dense) and counts.shape == shape and bool(((counts > 0) & (counts <= dense)).all())
+    # Lists of unequal length, text and numbers beyond 64 bits make arrays of other kinds.
+    return (
+        is_number(dense)
+        and counts.dtype.kind == "i"
+        and counts.shape == shape
+        and bool(((counts > 0) & (counts <= dense)).all())
+    )
 
 
 def _digest(names: Sequence[str]) -> str:
