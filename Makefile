@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test docs screenshots clean
+.PHONY: demo test fuzz docs screenshots clean
 
 demo: .venv/installed
 	.venv/bin/vgtok sample demo/frame.png --seed 89 --truth demo/truth.json
@@ -14,6 +14,10 @@ test: .venv/installed-dev
 	.venv/bin/ruff check src tests docs
 	.venv/bin/mypy src
 	.venv/bin/python -m pytest -n 2
+
+# Damaged and hostile inputs of every kind; FUZZ="--minutes 5" and the like change the run, FUZZ=--help lists how.
+fuzz: .venv/installed-dev
+	.venv/bin/python -m tests.fuzz $(FUZZ)
 
 # The theme greets every build with a note on another product; the variable silences it.
 docs: .venv/installed-docs

@@ -18,6 +18,7 @@ from vgtok.detect import checkpoint
 from vgtok.detect.checkpoint import write_co_detr
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import load_detector, save_detector
+from vgtok.files import locked
 
 
 @pytest.fixture
@@ -115,6 +116,43 @@ def test_a_bad_file_stops_nothing(vgtok: Run, model: Path, frames: Path, tmp_pat
     ):
         assert any(name in row["error"] and message in row["error"] for row in document["failed"])
     assert "Traceback" not in err
+
+
+def test_deleted_pictures_and_damaged_lines_leave_the_results(
+    vgtok: Run, model: Path, frames: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    arguments = ("detect", frames, "--model", model, "--out", out, "--score-threshold", 0.001, "--json")
+    assert vgtok(*arguments)[0] == 0
+    journal = out / "journal.jsonl"
+    lines = journal.read_bytes().splitlines()
+    journal.write_bytes(b"\n".join([*lines[:2], lines[2].replace(b'"stamp"', b'"st\xffmp"'), lines[3]]) + b"\n")
+    (frames / "0.png").unlink()
+    calls = counting(monkeypatch)
+    code, printed, err = vgtok(*arguments)
+    assert (code, len(calls)) == (0, 1), err
+    assert {row["input"] for row in json.loads(printed)["frames"]} == {"1.png", "2.png"}
+    assert {row["image_id"] for row in json.loads((out / "detections.json").read_text())} == {"1.png", "2.png"}
+    # What lies elsewhere stays: results of several calls are gathered in one folder.
+    Image.fromarray(picture(7)).save(tmp_path / "other.png")
+    code, printed, _ = vgtok("detect", tmp_path / "other.png", *arguments[2:])
+    assert len(json.loads(printed)["frames"]) == 3
+
+
+def test_two_runs_into_one_folder_are_refused(vgtok: Run, model: Path, frames: Path, tmp_path: Path) -> None:
+    with locked(tmp_path / "out" / ".vgtok-lock", tmp_path / "out"):
+        code, _, err = vgtok("detect", frames, "--model", model, "--out", tmp_path / "out")
+    assert code == 1
+    assert "another run is writing there" in err
+    assert vgtok("detect", frames, "--model", model, "--out", tmp_path / "out")[0] == 0
+
+
+def test_cells_that_a_spreadsheet_would_run_are_text(vgtok: Run, model: Path, frames: Path, tmp_path: Path) -> None:
+    (frames / "0.png").rename(frames / "=1+1.png")
+    options = ("--out", tmp_path / "out", "--write", "csv", "--score-threshold", 0.001)
+    assert vgtok("detect", frames / "=1+1.png", "--model", model, *options)[0] == 0
+    rows = list(csv.reader((tmp_path / "out" / "detections.csv").read_text().splitlines()))
+    assert {row[0] for row in rows[1:]} == {"'=1+1.png"}
 
 
 def test_what_no_frame_could_do_is_refused_once(vgtok: Run, model: Path, frames: Path, tmp_path: Path) -> None:

@@ -65,3 +65,11 @@ def test_sample_renders_a_frame_with_its_objects(tmp_path: Path) -> None:
         assert picture.size == (320, 192)
     assert json.loads(done.stdout)["width"] == 320
     assert "WIDTHxHEIGHT" in vgtok("sample", "frame.png", "--size", "wide", cwd=tmp_path).stderr
+
+
+@pytest.mark.parametrize("options", [("--size", "32x32"), ("--size", "999999x999999"), ("--seed", "-1")])
+def test_scenes_that_cannot_be_drawn_are_one_line(tmp_path: Path, options: tuple[str, str]) -> None:
+    done = vgtok("sample", "x.png", *options, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: s")
+    assert len(done.stderr.splitlines()) == 1

@@ -49,7 +49,8 @@ def test_globs_percentiles_tables_and_splitters(frames: Path, tmp_path: Path) ->
         ("--splitter", "single_pass", "--budget", 0.5),
         ("--scorer", "entropy", "--gate", "homogeneity", "--budget", 0.5),
     ):
-        done = vgtok("tokenize", "frames/frame[01].png", "--canvas", "native", *options, "--json", cwd=tmp_path)
+        canvas = "2048x1152" if "--table" in options else "native"
+        done = vgtok("tokenize", "frames/frame[01].png", "--canvas", canvas, *options, "--json", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert len(json.loads(done.stdout)["images"]) == 2
 
@@ -129,3 +130,14 @@ def test_one_pixel_and_a_very_large_image(tmp_path: Path) -> None:
 def test_version_and_help(tmp_path: Path) -> None:
     assert vgtok("--version", cwd=tmp_path).stdout.strip() == "0.1.0"
     assert "tokenize" in vgtok("--help", cwd=tmp_path).stdout
+
+
+def test_a_table_read_another_way_is_refused(frames: Path, tmp_path: Path) -> None:
+    table = ("--table", "visdrone", "--budget", 0.4)
+    done = vgtok("tokenize", frames, *table, "--canvas", "native", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "measured at 2048x1152, not native" in done.stderr
+    done = vgtok("tokenize", frames, *table, "--gate", "homogeneity", cwd=tmp_path)
+    assert "was measured with gate 'lambda_min'" in done.stderr
+    done = vgtok("tokenize", frames, *table, "--splitter", "single_pass", "--json", cwd=tmp_path)
+    assert all(row["retained"] == pytest.approx(0.4, abs=0.003) for row in json.loads(done.stdout)["images"])

@@ -145,3 +145,17 @@ def test_a_line_edited_in_the_json_is_written_as_edited(tmp_path: Path) -> None:
     (tmp_path / "v.json").write_text(json.dumps(document))
     convert(open_annotated(there.spec), "visdrone", tmp_path / "back")
     assert lines(tmp_path / "back") == ["1,1,2,2,1,1,1,2"]
+
+
+def test_where_links_are_not_allowed_images_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows, where only administrators may make links."""
+
+    def refuse(self: Path, target: Path, target_is_directory: bool = False) -> None:
+        raise OSError(1314, "A required privilege is not held by the client")
+
+    folder = write_visdrone(tmp_path / "visdrone", {"a": LINES[0]})
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    convert(open_annotated(f"visdrone:{folder}"), "yolo", tmp_path / "yolo")
+    copied = tmp_path / "yolo" / "images" / "a.jpg"
+    assert not copied.is_symlink()
+    assert copied.read_bytes() == (folder / "images" / "a.jpg").read_bytes()

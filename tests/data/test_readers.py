@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from PIL import Image
 from tests.data.folders import write_visdrone
 from vgtok.data.dataset import open_annotated, open_dataset
 from vgtok.data.rows import Role, common_folder, numbered, summarize
+from vgtok.data.visdrone import category_of, line_of
 from vgtok.errors import InputError
 
 OBJECT = "10,20,30,40,1,4,0,1\n"
@@ -248,3 +250,49 @@ def test_images_are_numbered_by_their_stems_only_where_all_are_numbers() -> None
 def test_the_common_folder_holds_every_image() -> None:
     assert common_folder([Path("s/a/1.jpg"), Path("s/b/c/1.jpg")]) == Path("s")
     assert common_folder([Path("s/a/1.jpg")]) == Path("s/a")
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_numbers_no_image_has_are_no_place_in_one(tmp_path: Path, digits: int) -> None:
+    text = f"{'9' * digits},2,3,4.5,1,4,0,0\n10,20,1.5,{'9' * digits},1,4,0,0\n{OBJECT}"
+    reading = open_annotated(f"visdrone:{write_visdrone(tmp_path, {'a': text})}").reading(0)
+    assert len(reading.rows) == 1
+    assert len(reading.problems) == 2
+
+
+@pytest.mark.parametrize(
+    "names",
+    ["names: " + "[" * 5000, "names: 2001-99-99", f"names: {{{'9' * 5000}: car}}", "names: [[car]]", "names: {car: 1}"],
+)
+def test_a_yaml_of_another_kind_is_one_line_at_once(tmp_path: Path, names: str) -> None:
+    began = time.process_time()
+    with pytest.raises(InputError, match=r"data\.yaml: "):
+        open_annotated(yolo(tmp_path, "", names))
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("place", ["val: {a: b}", "val: [[images]]", 'val: "a\\0b"', f"val: {'n' * 5000}", "path: [a]"])
+def test_places_that_are_none_are_refused(tmp_path: Path, place: str) -> None:
+    yolo(tmp_path, "")
+    (tmp_path / "data.yaml").write_text(f"path: set\nval: images/val\n{place}\nnames: [car]\n")
+    with pytest.raises(InputError, match=r"data\.yaml: |no images|neither a folder"):
+        open_annotated(f"yolo:{tmp_path / 'data.yaml'}")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"images": [{"id": 7, "file_name": "a\0b.jpg"}]},
+        {"images": [{"id": 10**400, "file_name": "b.jpg"}], "annotations": []},
+        {"categories": [{"id": 2**63, "name": "ship"}], "annotations": []},
+    ],
+)
+def test_names_and_ids_nothing_can_hold_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"truth\.json: "):
+        open_annotated(coco(tmp_path, **changes))
+
+
+def test_a_line_that_is_no_text_is_written_anew(tmp_path: Path) -> None:
+    entry = {"id": 1, "image_id": 7, "category_id": 3, "bbox": [1, 2, 3, 4], "line": [1], "score": 1}
+    (row,) = open_annotated(coco(tmp_path, annotations=[entry])).reading(0).rows
+    assert line_of(row, category_of(row)) == "1,2,3,4,1,2,0,0"

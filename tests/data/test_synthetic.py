@@ -10,6 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from vgtok import InputError
 from vgtok.data.synthetic import LAYOUTS, NAMES, Scene, SceneConfig, render_scene
 from vgtok.data.synthetic.casting import make_actor, make_ship, paint
 from vgtok.data.synthetic.compose import SMALLEST_SIDE, make_backdrop, paint_picture, visible_actors
@@ -262,13 +263,13 @@ def test_density_of_traffic_and_crowd_is_heeded() -> None:
     [{"layout": "moon"}, {"pixels_per_metre": 0.0}, {"traffic": 1.5}, {"crowd": -0.1}, {"water": 2.0}],
 )
 def test_impossible_configurations_are_refused(fields: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=next(iter(fields))):
+    with pytest.raises(InputError, match=next(iter(fields))):
         SceneConfig(**fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("width", "height"), [(63, 64), (64, 10)])
 def test_frames_below_the_least_size_are_refused(width: int, height: int) -> None:
-    with pytest.raises(ValueError, match="64"):
+    with pytest.raises(InputError, match="64"):
         render_scene(0, width, height)
 
 

@@ -209,3 +209,11 @@ def test_a_push_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
         InputError, match=r"could not be uploaded \(connection reset\); check the connection and log in"
     ):
         small_detector().push_to_hub("someone/model")
+
+
+@pytest.mark.parametrize("name", ["-/-", "n" * 300, "a/" + "n" * 300, "a\0b", "owner/na--me"])
+def test_names_that_cannot_be_are_one_line(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for load in (hub.load, hub.from_pretrained):
+        with pytest.raises(InputError, match="model: "):
+            load(name)

@@ -1,6 +1,7 @@
 """Saved models: what goes in comes out, a kill leaves the old one, and whatever does not fit is refused by name."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +181,67 @@ def test_the_head_a_model_prefers_is_saved_with_it(tmp_path: Path) -> None:
     assert not np.array_equal(own.scores, other.scores)
     with pytest.raises(InputError, match="without its ATSS head"):
         Detector(bare.model, head="atss")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"config": []},
+        {"config": {"encoder_layers": "6"}},
+        {"config": {"heads": 0}},
+        {"config": {"dim": -8}},
+        {"config": {"encoder_overrides": {"depth": 3.5}}},
+        {"config": {"encoder_overrides": {"nonsense": 1}}},
+        {"config": {"encoder_layers": 1_000_000}},
+        {"config": {"names": [1, 2, 3]}},
+        {"preprocessing": {"canvas": [float("inf"), 1]}},
+        {"preprocessing": {"canvas": [192, "128"]}},
+        {"licence": None, "weights": []},
+        {"head": ["query"]},
+    ],
+)
+def test_a_damaged_configuration_is_one_line(tmp_path: Path, changes: dict[str, Any]) -> None:
+    save_detector(small_detector(), tmp_path)
+    document = json.loads((tmp_path / "config.json").read_text())
+    edited(
+        tmp_path,
+        **{key: document[key] | value if isinstance(value, dict) else value for key, value in changes.items()},
+    )
+    began = time.process_time()
+    with pytest.raises(InputError):
+        load_detector(tmp_path)
+    assert time.process_time() - began < 5
+
+
+def test_a_configuration_nested_deeply_is_one_line(tmp_path: Path) -> None:
+    save_detector(small_detector(), tmp_path)
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    with pytest.raises(InputError, match=r"config\.json: not a json file"):
+        load_detector(tmp_path)
+    assert not saving.is_saved(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.bool])
+def test_weights_of_another_kind_are_refused(tmp_path: Path, kind: torch.dtype) -> None:
+    save_detector(small_detector(), tmp_path)
+    state = load_file(next(tmp_path.glob("*.safetensors")))
+    name = next(name for name, tensor in state.items() if tensor.is_floating_point())
+    replace_weights(tmp_path, state | {name: torch.zeros(state[name].shape, dtype=kind)})
+    with pytest.raises(InputError, match=f"{name} holds {kind}"):
+        load_detector(tmp_path)
+
+
+def test_weights_in_other_precisions_become_full(tmp_path: Path) -> None:
+    save_detector(small_detector(), tmp_path)
+    state = load_file(next(tmp_path.glob("*.safetensors")))
+    replace_weights(tmp_path, {name: t.double() if t.is_floating_point() else t for name, t in state.items()})
+    assert {tensor.dtype for tensor in load_detector(tmp_path).model.parameters()} == {torch.float32}
+
+
+def test_nan_weights_are_refused(tmp_path: Path) -> None:
+    save_detector(small_detector(), tmp_path)
+    state = load_file(next(tmp_path.glob("*.safetensors")))
+    name = next(name for name, tensor in state.items() if tensor.is_floating_point())
+    replace_weights(tmp_path, state | {name: torch.full_like(state[name], float("nan"))})
+    with pytest.raises(InputError, match="NaN or infinite"):
+        load_detector(tmp_path)

@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 from tests.encode.small import small_encoder
 from vgtok.encode.encoder import Encoder
-from vgtok.encode.loading import load_weights
+from vgtok.encode.loading import load_weights, read_state
 from vgtok.encode.registry import build_encoder, configuration
 from vgtok.encode.sources import SOURCES
 from vgtok.errors import InputError
@@ -163,3 +163,23 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     torch.save({"epoch": 3}, tmp_path / "empty.pth")
     with pytest.raises(InputError, match=r"empty.pth: holds no state dict"):
         load_weights(encoder, tmp_path / "empty.pth", "timm")
+
+
+@pytest.mark.parametrize("name", ["none.pth", "none.safetensors"])
+def test_an_empty_file_is_one_line(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(InputError, match=rf"{name}: not a "):
+        read_state(tmp_path / name)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, value: float) -> None:
+    torch.save({"fine": torch.zeros(2), "broken": torch.tensor([0.0, value])}, tmp_path / "a.pth")
+    with pytest.raises(InputError, match=r"a\.pth: broken holds NaN or infinite"):
+        read_state(tmp_path / "a.pth")
+
+
+def test_tensors_without_values_are_refused(tmp_path: Path) -> None:
+    torch.save({"a": torch.zeros(2, 2).to_sparse()}, tmp_path / "a.pth")
+    with pytest.raises(InputError, match="holds no state dict"):
+        read_state(tmp_path / "a.pth")

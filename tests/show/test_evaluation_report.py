@@ -34,12 +34,12 @@ class Links(HTMLParser):
         self.found += [value or "" for name, value in attrs if name in ("src", "href")]
 
 
-def write(tmp_path: Path, protocol: str) -> Path:
+def write(tmp_path: Path, protocol: str, name: str = "visdrone") -> Path:
     scene = random_scene(tmp_path / "data", 2)
     dataset = open_annotated(f"visdrone:{scene.folder}")
     rules = PROTOCOLS[protocol]
     scored = apply_protocol(dataset, detections_of(scene.results, dataset, "test"), rules)
-    result = evaluate_scored(dataset.name, scored, len(scene.results), rules)
+    result = evaluate_scored(name, scored, len(scene.results), rules)
     mistakes = find_mistakes(scored, rules.max_detections)
     written = write_report(result, mistakes, dataset.images, tmp_path / "report", ORIGIN)
     assert all(path.stat().st_size for path in written)
@@ -83,3 +83,12 @@ def test_markdown_pictures_exist_and_json_repeats_the_numbers(tmp_path: Path) ->
     document = json.loads((folder / "evaluation.json").read_text())
     assert document["max_detections"] == 1500
     assert len(document["APvt_classes"]) == 10
+
+
+def test_markdown_holds_names_as_text(tmp_path: Path) -> None:
+    text = (
+        write(tmp_path, "visdrone", name="<script>alert(1)</script> [x](http://evil.example)") / "report.md"
+    ).read_text()
+    assert "<script>" not in text
+    assert r"\<script\>alert(1)\</script\>" in text
+    assert "[x](" not in text

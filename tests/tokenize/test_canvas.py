@@ -75,3 +75,11 @@ def test_shrinking_by_more_than_half_averages_areas() -> None:
     stripes[::2] = 200
     canvas = fit_canvas(stripes, (400, 400))
     assert np.abs(canvas.image.astype(int) - 100).max() <= 1
+
+
+def test_sizes_of_numpy_integers_are_sizes() -> None:
+    assert fitted_size(100, 200, (np.int64(400), np.int32(200))) == (200, 400)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"canvas: \(2048, 0\) is neither \(long side, short side\)"):
+        fitted_size(100, 200, (2048, 0))
+    with pytest.raises(InputError, match=r"canvas: .* is more than"):
+        fitted_size(100, 200, (2**16, 2**15))

@@ -1,5 +1,6 @@
 """Retention tables: inversion, files, and refusal of what is damaged."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,12 @@ from vgtok.tokenize.retention import RetentionCurve, RetentionTable
 
 CURVE = RetentionCurve("tophat", 0.2, (0.0, 50.0, 100.0), (0.8, 0.5, 0.1))
 TABLE = RetentionTable("test", {"images": 3}, (CURVE,))
+
+
+def damaged(**changes: object) -> str:
+    document = TABLE.to_document()
+    document["curves"] = [document["curves"][0] | changes]
+    return json.dumps(document)
 
 
 @given(st.floats(0.1, 0.8))
@@ -37,6 +44,16 @@ def test_a_saved_table_loads_the_same(tmp_path: Path) -> None:
         ("[]", "not a retention table"),
         ('{"format": "vgtok-retention-table", "version": 99}', "version 99"),
         ('{"format": "vgtok-retention-table", "version": 1}', "damaged"),
+        ("[" * 100_000, "nested too deeply"),
+        (damaged(percentiles=["0", 50, 100]), "damaged"),
+        (damaged(percentiles=[0, 50]), "damaged"),
+        (damaged(percentiles=[50, 0, 100]), "damaged"),
+        (damaged(retained=[0.8, 10**400, 0.1]), "damaged"),
+        (damaged(retained=[0.8, float("nan"), 0.1]), "damaged"),
+        (damaged(scorer=["tophat"]), "damaged"),
+        (damaged(rank="0.2"), "damaged"),
+        (json.dumps(TABLE.to_document() | {"curves": {}}), "damaged"),
+        (json.dumps(TABLE.to_document() | {"measured_on": {"canvas": [10]}}), "damaged"),
     ],
 )
 def test_damaged_files_are_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -203,3 +203,68 @@ def test_the_papers_percentiles_on_real_frames(visdrone: Path, percentile: float
     kept = np.mean([tokenizer(path).retained for path in frames])
     # Forty of 548 frames: their own mean lies within half a point of the whole set's.
     assert kept == pytest.approx(retained, abs=0.006)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"budget": "0.4"},
+        {"percentile": "70"},
+        {"budget": [0.4]},
+        {"budget": 0.4, "rank": "0.2"},
+        {"budget": 0.4, "rank": None},
+        {"budget": float("nan")},
+        {"budget": 0.4, "rank": float("nan")},
+        {"budget": 0.4, "splitter": ["quadtree"]},
+        {"budget": 0.4, "scorer": 5},
+        {"budget": 0.4, "gate": None},
+        {"budget": 0.4, "canvas": [2048, 1152]},
+        {"budget": 0.4, "canvas": (2048.0, 1152.0)},
+        {"budget": 0.4, "canvas": (10**9, 10**9)},
+        {"budget": 0.4, "canvas": np.array([2048, 1152])},
+    ],
+)
+def test_arguments_of_another_type_are_refused(arguments: dict[str, object]) -> None:
+    with pytest.raises(InputError, match=r"^(budget|percentile|rank|splitter|scorer|gate|canvas): "):
+        Tokenizer(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "images", [[1, 2], np.zeros((1, 3, 8, 8), np.uint8), torch.empty((1, 3, 8, 8), device="meta", dtype=torch.uint8)]
+)
+def test_a_batch_that_holds_no_pixels_is_refused(images: object) -> None:
+    with pytest.raises(InputError, match="images: "):
+        Tokenizer(budget=0.4).batch(images)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("budget", [0.25, 0.4, 0.7, 1.0])
+def test_single_pass_is_calibrated_by_its_own_law(budget: float) -> None:
+    tokenizer = Tokenizer.calibrated("visdrone", budget, splitter="single_pass", scorer="entropy", gate="homogeneity")
+    assert (tokenizer.splitter, tokenizer.scorer) == ("single_pass", "entropy")
+    assert tokenizer(random_image(576, 1024, 0)).retained == pytest.approx(budget, abs=0.001)
+    with pytest.raises(BudgetError, match=r"outside 0\.25 to 1"):
+        Tokenizer.calibrated("visdrone", 0.2, splitter="single_pass")
+
+
+def test_single_pass_keeps_its_budget_on_real_frames(visdrone: Path) -> None:
+    tokenizer = Tokenizer.calibrated("visdrone", 0.40, splitter="single_pass")
+    retained = [tokenizer(path).retained for path in images_in(visdrone / "images")[::20]]
+    assert np.mean(retained) == pytest.approx(0.40, abs=0.003)
+
+
+def test_a_reading_other_than_the_measured_one_is_refused() -> None:
+    with pytest.raises(InputError, match="gate: table 'visdrone' was measured with gate 'lambda_min'"):
+        Tokenizer.calibrated("visdrone", 0.40, gate="homogeneity")
+    with pytest.raises(InputError, match="gate: table"):
+        Tokenizer.calibrated("visdrone", 0.40, gate=GATES["lambda_min"])
+    assert Tokenizer.calibrated("visdrone", 0.40, gate="homogeneity", rank=0.0).percentile is not None
+    for canvas in ((1024, 576), "native"):
+        with pytest.raises(InputError, match="canvas: table 'visdrone' was measured at 2048x1152, not"):
+            Tokenizer.calibrated("visdrone", 0.40, canvas=canvas)
+    assert Tokenizer.calibrated("visdrone", 0.40, canvas=(1152, 2048)).canvas == (1152, 2048)
+    own = RetentionTable("own", {"canvas": [640, 384]}, (RetentionCurve("tophat", 0.2, (0.0, 100.0), (0.8, 0.1)),))
+    assert Tokenizer.calibrated(own, 0.5).canvas == (640, 384)
+    with pytest.raises(InputError, match=r"budget: '0\.4' is not a number"):
+        Tokenizer.calibrated("visdrone", "0.4")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="table: a int"):
+        Tokenizer.calibrated(5, 0.4)  # type: ignore[arg-type]

@@ -4,17 +4,18 @@ One line per image is appended to a journal beside the output, so a killed run g
 """
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vgtok import __version__
-from vgtok.errors import InputError
+from vgtok.files import locked, stamp
+from vgtok.journal import Journal, is_number
 from vgtok.parallel import map_with_progress
 from vgtok.tokenize.canvas import DEFAULT_SIZE, CanvasSize
 from vgtok.tokenize.frame import Frame
@@ -59,7 +60,7 @@ class SweepJob:
 
 def sweep_image(job: SweepJob) -> dict[str, Any]:
     """Tokens of one image by scorer, rank and percentile, nested lists in that order, and its dense count."""
-    sweep = job.sweep
+    sweep, seen = job.sweep, stamp(job.path)
     frame = Frame(Tokenizer(budget=1.0, canvas=sweep.canvas).fit(job.path).image)
     structure = GATES["lambda_min"](frame) if any(sweep.ranks) else None
     counts = []
@@ -72,22 +73,25 @@ def sweep_image(job: SweepJob) -> dict[str, Any]:
                 for rank in sweep.ranks
             ]
         )
-    return {"image": job.path.name, "dense": frame.extent.dense, "tokens": counts}
+    return {"item": str(job.path), "stamp": seen, "dense": frame.extent.dense, "tokens": counts}
 
 
 def measure_table(
     name: str, images: Sequence[Path], data: str, sweep: Sweep, output: Path, workers: int
 ) -> RetentionTable:
     """Sweep the images of the data set called `data` and write the table to `output`; a killed run resumes."""
-    journal = _Journal(output.with_name(output.name + ".partial"), sweep, images)
-    done = journal.entries()
-    jobs = [SweepJob(path, sweep) for path in images if path.name not in done]
-    for entry in map_with_progress(sweep_image, jobs, workers=workers, label=f"calibrating on {data}"):
-        journal.append(entry)
-        done[entry["image"]] = entry
-    table = _table(name, [done[path.name] for path in images], data, sweep)
-    table.save(output)
-    journal.path.unlink(missing_ok=True)
+    settings = {"sweep": asdict(sweep), "images": _digest([str(path) for path in images])}
+    with locked(output.with_name(f".{output.name}.lock"), output):
+        journal = Journal(output.with_name(f"{output.name}.partial"), settings, partial(_is_measured, sweep=sweep))
+        # A picture that has changed since it was measured is measured again.
+        done = {item: entry for item, entry in journal.entries.items() if entry.get("stamp") == stamp(Path(item))}
+        jobs = [SweepJob(path, sweep) for path in images if str(path) not in done]
+        for entry in map_with_progress(sweep_image, jobs, workers=workers, label=f"calibrating on {data}"):
+            journal.add(entry["item"], entry)
+            done[entry["item"]] = entry
+        table = _table(name, [done[str(path)] for path in images], data, sweep)
+        table.save(output)
+        journal.path.unlink(missing_ok=True)
     return table
 
 
@@ -102,7 +106,7 @@ def _table(name: str, entries: Sequence[Mapping[str, Any]], data: str, sweep: Sw
     measured_on = {
         "data": data,
         "images": len(entries),
-        "names_sha256": _digest([entry["image"] for entry in entries]),
+        "names_sha256": _digest([Path(entry["item"]).name for entry in entries]),
         "canvas": sweep.canvas,
         "gate": "lambda_min",
         "vgtok": __version__,
@@ -111,34 +115,23 @@ def _table(name: str, entries: Sequence[Mapping[str, Any]], data: str, sweep: Sw
     return RetentionTable(name, measured_on, curves)
 
 
-class _Journal:
-    """Entries of a run under way: a header that says what is measured, then one JSON line per image."""
-
-    def __init__(self, path: Path, sweep: Sweep, images: Sequence[Path]) -> None:
-        self.path = path
-        self.header = {"sweep": json.loads(json.dumps(asdict(sweep))), "images": _digest([str(p) for p in images])}
-
-    def entries(self) -> dict[str, dict[str, Any]]:
-        """What an earlier run left, by image name; a journal of another sweep is refused, a torn last line dropped."""
-        if not self.path.exists():
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self.path.write_text(json.dumps(self.header) + "\n")
-            except OSError as error:
-                raise InputError(f"{self.path}: cannot be written ({error.strerror})") from None
-            return {}
-        whole = [line for line in self.path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        if not whole or json.loads(whole[0]) != self.header:
-            raise InputError(
-                f"{self.path}: left by a run over other images or settings; delete it or choose another --out"
-            )
-        self.path.write_text("".join(whole))
-        return {entry["image"]: entry for entry in map(json.loads, whole[1:])}
-
-    def append(self, entry: dict[str, Any]) -> None:
-        with self.path.open("a") as file:
-            file.write(json.dumps(entry, separators=(",", ":")) + "\n")
+def _is_measured(entry: Mapping[str, Any], sweep: Sweep) -> bool:
+    """Whether a line of the journal holds the counts of one image by this sweep."""
+    dense = entry.get("dense")
+    shape = (len(sweep.scorers), len(sweep.ranks), len(sweep.percentiles))
+    try:
+        counts = np.array(entry.get("tokens"))
+    except ValueError:
+        return False
+    # Lists of unequal length, text and numbers beyond 64 bits make arrays of other kinds.
+    return (
+        is_number(dense)
+        and counts.dtype.kind == "i"
+        and counts.shape == shape
+        and bool(((counts > 0) & (counts <= dense)).all())
+    )
 
 
 def _digest(names: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(names).encode()).hexdigest()
+    # A file's name may hold bytes that are no text, which Python keeps as half pairs.
+    return hashlib.sha256("\n".join(names).encode(errors="surrogatepass")).hexdigest()

@@ -18,7 +18,7 @@ from vgtok.cli.detect import HeadName
 from vgtok.data import convert as conversion
 from vgtok.data.dataset import open_annotated
 from vgtok.errors import InputError
-from vgtok.files import write_text
+from vgtok.files import is_there, read_json, read_lines, write_text
 
 
 class _AnnotationsByDefault(TyperGroup):
@@ -98,11 +98,11 @@ def run(
 
 def _measured(path: Path) -> dict[str, Any]:
     """The row of a model card one evaluation makes."""
+    document = read_json(path)
     try:
-        document = json.loads(path.read_text())
         columns = ("protocol", "images", "head", "budget", "AP", "AP50", "AP75", "APS", "APM", "APL")
         return {name: document[name] for name in columns if document.get(name) is not None}
-    except (OSError, ValueError, TypeError) as error:
+    except (AttributeError, TypeError) as error:
         raise InputError(f"{path}: not what vgtok evaluate --json prints ({error})") from None
 
 
@@ -179,11 +179,7 @@ def _to_checkpoint(source: Path, out: Path, *, json_: bool) -> None:
 def _class_names(text: str | None) -> list[str] | None:
     if text is None:
         return None
-    path = Path(text)
-    try:
-        entries = path.read_text().splitlines() if path.is_file() else text.split(",")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a text file of class names ({error})") from None
+    entries = read_lines(Path(text)) if is_there(Path(text)) else text.split(",")
     names = [entry.strip() for entry in entries if entry.strip()]
     if not names or len(set(names)) != len(names):
         raise InputError(f"--names: '{text}' does not give each class once; use 'a,b,c' or a file with one per line")

@@ -5,7 +5,7 @@ One bad file never stops the rest, and a run that was stopped starts again where
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from itertools import chain
@@ -19,14 +19,15 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from vgtok.cli import options
-from vgtok.cli.detections import Job, Output, write_coco, write_csv
+from vgtok.cli.detections import PARTS, Job, Output, write_coco, write_csv
 from vgtok.cli.frames import VIDEO_SUFFIXES, count_frames, is_video
 from vgtok.cli.inputs import expanded, output_names
-from vgtok.cli.journal import logged_frames, stamp
+from vgtok.cli.journal import logged_frames
 from vgtok.cli.pictures import Pictures
 from vgtok.cli.videos import Video
 from vgtok.data.dataset import IMAGE_SUFFIXES
 from vgtok.errors import InputError, VGTokError
+from vgtok.files import locked, stamp
 from vgtok.parallel import progress_bar
 from vgtok.tokenize.tokenizer import Tokenizer
 
@@ -90,8 +91,23 @@ def detect(
         "head": head.value if head else detector.head,
         "write": sorted(outputs),
     }
-    job = Job(detector, settings, outputs, out)
-    pictures = Pictures(job)
+    with locked(out / ".vgtok-lock", out):
+        pictures, videos = _detect_all(Job(detector, settings, outputs, out), paths, fail)
+        if Output.coco in outputs:
+            write_coco(out / "detections.json", _records(pictures))
+        if Output.csv in outputs:
+            write_csv(out / "detections.csv", _records(pictures))
+        _report(pictures, videos, failed, json_=json_)
+    if failed:
+        if len(paths) > 1:
+            finished = len(pictures.journal.entries) + sum(video.log.count for video in videos)
+            errors.print(f"{finished} frames finished, {len(failed)} inputs could not be")
+        raise typer.Exit(1)
+
+
+def _detect_all(job: Job, paths: Sequence[Path], fail: Callable[[str, str], None]) -> tuple[Pictures, list[Video]]:
+    """Detect in every file; one that cannot be used is told to `fail`, by its name and why."""
+    pictures = Pictures(job, {path.absolute().parent for path in paths})
     videos: list[Video] = []
     names, shared = output_names(paths), Counter(path.name for path in paths)
     with progress_bar() as progress:
@@ -109,16 +125,7 @@ def detect(
                     progress.advance(task)
             except VGTokError as error:
                 fail(item, str(error))
-    if Output.coco in outputs:
-        write_coco(out / "detections.json", _records(pictures))
-    if Output.csv in outputs:
-        write_csv(out / "detections.csv", _records(pictures))
-    _report(pictures, videos, failed, json_=json_)
-    if failed:
-        if len(paths) > 1:
-            finished = len(pictures.journal.entries) + sum(video.log.count for video in videos)
-            errors.print(f"{finished} frames finished, {len(failed)} inputs could not be")
-        raise typer.Exit(1)
+    return pictures, videos
 
 
 def _detect_video(video: Video, progress: Progress, task: TaskID) -> None:
@@ -154,7 +161,7 @@ def _report(pictures: Pictures, videos: Sequence[Video], failed: Sequence[dict[s
     for heading in ("frame", "found", "tokens", "retained", "tokenize ms", "encode ms", "head ms"):
         table.add_column(heading, justify="left" if heading == "frame" else "right")
     for row in rows[:20]:
-        times = (f"{row['ms'][part]:.0f}" for part in ("tokenizer", "encoder", "head"))
+        times = (f"{row['ms'][part]:.0f}" for part in PARTS)
         found = row["detections"] / max(row.get("frames", 1), 1)
         counts = (f"{found:.4g}", f"{row['tokens']:.0f}", f"{row['retained']:.2%}")
         table.add_row(escape(row["input"]), *counts, *times)

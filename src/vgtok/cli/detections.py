@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.files import replacing
+from vgtok.journal import is_number
 from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ class Output(StrEnum):
 
 ENDINGS = {Output.picture: "detections", Output.tokens: "tokens"}
 """How the name of an annotated file ends, for the outputs that are written per input."""
+
+
+PARTS = ("tokenizer", "encoder", "head")
+"""What the time of a frame is made up of."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,8 @@ class Job:
         """A frame annotated from its record alone; tokens are found again, the same to the last one."""
         from vgtok.show.detections_overlay import draw_detections
 
-        rows = list(objects)
+        # A record may come from a file that was damaged since: a label beyond the classes is not drawn.
+        rows = [row for row in objects if row["label"] < len(self.detector.names)]
         boxes = np.array([row["bbox"] for row in rows], dtype=np.float64).reshape(-1, 4)
         boxes[:, 2:] += boxes[:, :2]
         labels = np.array([row["label"] for row in rows], dtype=np.int64)
@@ -88,6 +94,32 @@ def record(item: str, result: "Result") -> dict[str, Any]:
     }
 
 
+def is_record(entry: Mapping[str, Any]) -> bool:
+    """Whether a line of a file holds all that is read from a record; a damaged one may lack any of it."""
+    times, objects = entry.get("ms"), entry.get("objects")
+    return (
+        isinstance(entry.get("item"), str)
+        and all(is_number(entry.get(key)) for key in ("tokens", "retained"))
+        and isinstance(times, dict)
+        and all(is_number(times.get(part)) for part in PARTS)
+        and isinstance(objects, list)
+        and all(map(_is_object, objects))
+    )
+
+
+def _is_object(found: Any) -> bool:
+    box = found.get("bbox") if isinstance(found, dict) else None
+    return (
+        isinstance(box, list)
+        and len(box) == 4
+        and all(map(is_number, box))
+        and all(is_number(found.get(key)) for key in ("category_id", "score"))
+        and isinstance(found.get("name"), str)
+        and type(found.get("label")) is int
+        and found["label"] >= 0
+    )
+
+
 def write_coco(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Write a COCO results file; the image_id of a row is the record's item."""
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
@@ -102,13 +134,17 @@ def write_coco(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 def write_csv(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Write a table with a line per object, corners in pixels."""
-    from vgtok.detect.result import CSV_COLUMNS
+    from vgtok.detect.result import CSV_COLUMNS, csv_text
 
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+    with (
+        replacing(path) as temporary,
+        temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file,
+    ):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("image", *CSV_COLUMNS))
         for entry in records:
             for found in entry["objects"]:
                 x, y, width, height = found["bbox"]
                 corners = (f"{value:.2f}" for value in (x, y, x + width, y + height))
-                writer.writerow((entry["item"], found["name"], found["label"], f"{found['score']:.4f}", *corners))
+                texts = csv_text(entry["item"]), csv_text(found["name"])
+                writer.writerow((*texts, found["label"], f"{found['score']:.4f}", *corners))

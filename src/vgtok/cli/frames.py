@@ -61,7 +61,10 @@ def read_video(path: Path, start: int = 0) -> Iterator[Frame]:
         while capture.grab():
             if number >= start:
                 seconds = float(capture.get(cv2.CAP_PROP_POS_MSEC)) / 1000
-                decoded, picture = capture.retrieve()
+                try:
+                    decoded, picture = capture.retrieve()
+                except cv2.error:
+                    decoded = False
                 if not decoded:
                     raise InputError(f"{path}: frame {number} cannot be decoded")
                 yield Frame(number, seconds, np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), dtype=np.uint8))
@@ -82,7 +85,7 @@ def write_video(path: Path, pictures: Iterable[NDArray[np.uint8]], rate: float) 
             raise InputError(f"{path}: could not be written whole; make room on the disk")
         partial.replace(path)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
     finally:
         partial.unlink(missing_ok=True)
 
@@ -113,4 +116,6 @@ def _opened(path: Path) -> Iterator[cv2.VideoCapture]:
 
 
 def _announced(capture: cv2.VideoCapture) -> int:
-    return max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))
+    count = float(capture.get(cv2.CAP_PROP_FRAME_COUNT))
+    # A damaged header may announce anything, NaN included.
+    return int(count) if 0 < count < 1e9 else 0

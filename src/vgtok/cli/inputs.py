@@ -11,6 +11,13 @@ from vgtok.errors import InputError
 
 def expanded(argument: str, suffixes: AbstractSet[str] = IMAGE_SUFFIXES) -> list[Path]:
     """The files an argument stands for, sorted; of a folder those with one of the suffixes."""
+    try:
+        return _expanded(argument, suffixes)
+    except OSError as error:
+        raise InputError(f"{argument}: cannot be read ({error.strerror or error})") from None
+
+
+def _expanded(argument: str, suffixes: AbstractSet[str]) -> list[Path]:
     path = Path(argument)
     if path.is_dir():
         inside = sorted(file for file in path.iterdir() if file.suffix.lower() in suffixes)

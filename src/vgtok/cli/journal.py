@@ -1,7 +1,7 @@
-"""What a long run has finished, line by line: a run that was stopped starts again where it was.
+"""The finished frames of a video as a file of JSON lines: a run that was stopped starts again at the next frame.
 
-The first line says what the rest was made with, every other one is a finished item. A line cut short by a kill is
-dropped.
+The first line says what the rest was made with, every other one is a frame. What follows a line that was cut short by
+a kill or is damaged is dropped.
 """
 
 import json
@@ -10,58 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from vgtok.cli.detections import is_record
 from vgtok.errors import InputError
 from vgtok.files import write_text
+from vgtok.journal import parsed
 
 LOG_SUFFIX = ".frames.jsonl"
 """How the file of a video's finished frames ends."""
-
-
-class Journal:
-    """A JSON-lines file beside the results; `entries` holds what is finished, by item."""
-
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
-        self.path = path
-        self.entries: dict[str, dict[str, Any]] = {}
-        lines = self._lines()
-        if lines and lines[0] != settings:
-            differing = sorted(
-                key for key in settings.keys() | lines[0].keys() if settings.get(key) != lines[0].get(key)
-            )
-            raise InputError(
-                f"{path.parent}: holds results of another run (it differs in {', '.join(differing)}); "
-                "choose another --out or delete it"
-            )
-        for entry in lines[1:]:
-            self.entries[str(entry["item"])] = entry
-        kept = [dict(settings), *self.entries.values()]
-        write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
-
-    def add(self, item: str, entry: Mapping[str, Any]) -> None:
-        """Note that an item is finished."""
-        self.entries[item] = {"item": item, **entry}
-        try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(self.entries[item]) + "\n")
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be written ({error.strerror})") from None
-
-    def _lines(self) -> list[dict[str, Any]]:
-        try:
-            text = self.path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be read ({error.strerror})") from None
-        lines = []
-        for number, line in enumerate(text.splitlines()):
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(entry, dict) and (number == 0 or "item" in entry):
-                lines.append(entry)
-        return lines
 
 
 class FrameLog:
@@ -82,7 +37,7 @@ class FrameLog:
             else:
                 write_text(path, json.dumps(self.header) + "\n")
         except OSError as error:
-            raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+            raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
 
     def add(self, entry: Mapping[str, Any]) -> None:
         """Note that the frame after the last one is finished."""
@@ -90,7 +45,7 @@ class FrameLog:
             with self.path.open("ab") as file:
                 file.write(json.dumps({"frame": self.count, **entry}).encode() + b"\n")
         except OSError as error:
-            raise InputError(f"{self.path}: cannot be written ({error.strerror})") from None
+            raise InputError(f"{self.path}: cannot be written ({error.strerror or error})") from None
         self.count += 1
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -108,15 +63,6 @@ class FrameLog:
         return count, size
 
 
-def stamp(path: Path) -> list[int]:
-    """Size and time of a file: what changes when it does; nothing where there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return []
-    return [status.st_size, status.st_mtime_ns]
-
-
 def logged_frames(folder: Path, settings: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Every frame of every video a folder holds the log of, where it was made with these settings."""
     for path in sorted(folder.glob(f"*{LOG_SUFFIX}")):
@@ -126,17 +72,20 @@ def logged_frames(folder: Path, settings: Mapping[str, Any]) -> Iterator[dict[st
 
 
 def _frames(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open("rb") as file:
-        file.readline()
-        for entry, _ in _numbered(file):
-            yield entry
+    try:
+        with path.open("rb") as file:
+            file.readline()
+            for entry, _ in _numbered(file):
+                yield entry
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
 def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[dict[str, Any], int]]:
     """Each frame and the bytes its line takes, up to the first line that is not whole or not the next frame's."""
     for number, line in enumerate(lines):
-        entry = _parsed(line)
-        if entry is None or entry.get("frame") != number:
+        entry = parsed(line) if line.endswith(b"\n") else None
+        if entry is None or entry.get("frame") != number or not is_record(entry):
             return
         yield entry, len(line)
 
@@ -144,17 +93,9 @@ def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[dict[str, Any], int]]:
 def _header(path: Path) -> dict[str, Any] | None:
     try:
         with path.open("rb") as file:
-            return _parsed(file.readline())
+            line = file.readline()
+            return parsed(line) if line.endswith(b"\n") else None
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-
-
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    """The object a whole line holds; None for a line cut short or not written by this program."""
-    try:
-        entry = json.loads(line) if line.endswith(b"\n") else None
-    except ValueError:
-        return None
-    return entry if isinstance(entry, dict) else None
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None

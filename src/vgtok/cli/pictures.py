@@ -1,21 +1,27 @@
 """Picture files through a detector: each annotated beside the others, all noted in one journal."""
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vgtok.cli.detections import Job, record
-from vgtok.cli.journal import Journal, stamp
+from vgtok.cli.detections import Job, is_record, record
 from vgtok.errors import InputError, VGTokError
-from vgtok.files import write_bytes
+from vgtok.files import is_there, stamp, write_bytes
+from vgtok.journal import Journal
 from vgtok.tokenize.images import read_image
 
 
 class Pictures:
-    """The picture files of one call of the verb; `journal` holds what is finished, `resumed` counts it at the start."""
+    """The picture files of one call of the verb; `journal` holds what is finished, `resumed` counts it at the start.
 
-    def __init__(self, job: Job) -> None:
+    `folders` are those the pictures of the call lie in: what is finished of them and no longer there is forgotten.
+    """
+
+    def __init__(self, job: Job, folders: AbstractSet[Path]) -> None:
         self.job = job
-        self.journal = Journal(job.out / "journal.jsonl", job.settings)
+        self.journal = Journal(job.out / "journal.jsonl", job.settings, partial(_is_current, folders=folders))
         self.resumed = len(self.journal.entries)
 
     def detect(self, path: Path, item: str, name: str) -> None:
@@ -24,6 +30,7 @@ class Pictures:
 
         if self._finished(path, item):
             return
+        seen = stamp(path)
         pixels = read_image(path)
         # What one frame does to the model (memory, a kernel) says nothing about the next.
         try:
@@ -34,7 +41,8 @@ class Pictures:
         written = self.job.targets(name, ".jpg")
         for kind, target in written.items():
             write_bytes(target, picture_bytes(self.job.draw(pixels, entry["objects"], kind), target))
-        self.journal.add(item, {"stamp": stamp(path), "written": [str(target) for target in written.values()], **entry})
+        files = [str(target) for target in written.values()]
+        self.journal.add(item, {"stamp": seen, "source": str(path.absolute()), "written": files, **entry})
 
     def rows(self) -> list[dict[str, Any]]:
         """A line for every finished file."""
@@ -52,4 +60,13 @@ class Pictures:
         entry = self.journal.entries.get(item)
         if entry is None or entry["stamp"] != stamp(path):
             return False
-        return all(Path(file).is_file() for file in entry["written"])
+        return all(is_there(Path(file)) for file in entry["written"])
+
+
+def _is_current(entry: Mapping[str, Any], folders: AbstractSet[Path]) -> bool:
+    """Whether an entry is whole and its picture was not deleted since; older entries do not say where it lies."""
+    written, source = entry.get("written"), entry.get("source", "")
+    if not (is_record(entry) and "stamp" in entry and isinstance(source, str) and isinstance(written, list)):
+        return False
+    gone = Path(source).parent in folders and not is_there(Path(source))
+    return all(isinstance(file, str) for file in written) and not gone

@@ -50,23 +50,25 @@ def tokenize(
     failed: list[dict[str, str]] = []
     errors = Console(stderr=True, soft_wrap=True)
 
-    def fail(image: str, error: VGTokError) -> None:
-        failed.append({"image": image, "error": str(error)})
-        errors.print(f"[bold red]error:[/] {escape(str(error))}")
+    def fail(image: str, error: str) -> None:
+        failed.append({"image": image, "error": error})
+        errors.print(f"[bold red]error:[/] {escape(error)}")
 
     paths: list[Path] = []
     for argument in images:
         try:
             paths.extend(path for path in expanded(argument) if path not in paths)
         except VGTokError as error:
-            fail(argument, error)
+            fail(argument, str(error))
     names = output_names(paths)
     with progress_bar() as progress:
         for path in progress.track(paths, description="tokenizing"):
             try:
                 done.append(_one(path, names[path], tokenizer, set(write or [Output.overlay]), out))
             except VGTokError as error:
-                fail(str(path), error)
+                fail(str(path), str(error))
+            except MemoryError:
+                fail(str(path), f"{path}: too large for the memory there is")
     if json_:
         print(json.dumps({"images": done, "failed": failed}))
     elif done:

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.cli.detections import Job, Output, record
+from vgtok.cli.detections import PARTS, Job, Output, record
 from vgtok.cli.frames import frame_rate, read_video, write_video
-from vgtok.cli.journal import LOG_SUFFIX, FrameLog, stamp
+from vgtok.cli.journal import LOG_SUFFIX, FrameLog
 from vgtok.errors import InputError, VGTokError
+from vgtok.files import stamp
 
 
 class Video:
@@ -55,11 +56,10 @@ class Video:
 
     def row(self) -> dict[str, Any]:
         """What came of the video, read from its log: totals, and means over its frames."""
-        parts = ("tokenizer", "encoder", "head")
-        detections, sums = 0, np.zeros(2 + len(parts))
+        detections, sums = 0, np.zeros(2 + len(PARTS))
         for entry in self.log:
             detections += len(entry["objects"])
-            sums += (entry["tokens"], entry["retained"], *(entry["ms"][part] for part in parts))
+            sums += (entry["tokens"], entry["retained"], *(entry["ms"][part] for part in PARTS))
         tokens, retained, *ms = (sums / max(self.log.count, 1)).tolist()
         return {
             "input": self.item,
@@ -68,7 +68,7 @@ class Video:
             "detections": detections,
             "tokens": tokens,
             "retained": retained,
-            "ms": dict(zip(parts, ms, strict=True)),
+            "ms": dict(zip(PARTS, ms, strict=True)),
             "log": str(self.log.path),
             "written": [str(target) for target in self.targets.values() if target.is_file()],
         }
@@ -84,4 +84,7 @@ class Video:
 
     def _outdated(self) -> None:
         for target in self.targets.values():
-            target.unlink(missing_ok=True)
+            try:
+                target.unlink(missing_ok=True)
+            except OSError as error:
+                raise InputError(f"{target}: cannot be removed ({error.strerror or error})") from None

@@ -4,7 +4,6 @@ A file written by `vgtok convert` may also hold a list `ignored_regions`, object
 scored class; other tools pass over it. Category 0 there is a region, any other number an object left out of scoring.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +13,15 @@ from typing import Any
 from vgtok.data.dataset import Annotations
 from vgtok.data.rows import Problem, Reading, Role, Row, annotations_of, image_size, reading_of
 from vgtok.errors import InputError
+from vgtok.files import is_there, read_json
 
 SPLITS = ("train", "val", "trainval", "test")
 KEPT_KEYS = ("score", "truncation", "occlusion", "line")
 """What a VisDrone line says beyond box and category; carried through a COCO file under the same names."""
 
 _LARGEST_AREA = 1e18
+_LARGEST_ID = 2**63
+_LARGEST_SIDE = 2**31
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,10 @@ def open_coco(annotation_file: Path, image_folder: Path, name: str = "coco") -> 
         identities = tuple(int(entry["id"]) for entry in entries)
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise InputError(f"{annotation_file}: not a COCO annotation file ({error!r})") from None
-    if not all(isinstance(entry["file_name"], str) for entry in entries):
-        raise InputError(f"{annotation_file}: an image whose file_name is not text")
+    if not all(isinstance(entry["file_name"], str) and "\0" not in entry["file_name"] for entry in entries):
+        raise InputError(f"{annotation_file}: an image whose file_name is not the name of a file")
+    if not all(abs(number) < _LARGEST_ID for number in (*identities, *(category for category, _ in categories))):
+        raise InputError(f"{annotation_file}: an id that is not below 2 ** 63")
     if len(set(identities)) != len(identities):
         raise InputError(f"{annotation_file}: two images share an id; every image needs its own")
     if not identities:
@@ -92,7 +96,7 @@ def open_coco(annotation_file: Path, image_folder: Path, name: str = "coco") -> 
     listed = document.get("ignored_regions")
     regions = _by_image(annotation_file, listed if isinstance(listed, list) else (), identities, None)
     images = tuple(image_folder / entry["file_name"] for entry in entries)
-    missing = (path for path in images if not _is_there(path))
+    missing = (path for path in images if not is_there(path))
     return CocoDataset(
         images=images,
         names=tuple(name for _, name in categories),
@@ -118,12 +122,7 @@ def open_aitodv2(folder: Path, split: str = "val") -> CocoDataset:
 
 
 def _document(path: Path) -> Mapping[str, Any]:
-    try:
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not a json file ({error})") from None
+    document = read_json(path)
     keys = ("images", "annotations", "categories")
     if not isinstance(document, dict) or not all(isinstance(document.get(key), list) for key in keys):
         raise InputError(f"{path}: not a COCO annotation file, which holds the lists {', '.join(keys)}")
@@ -149,13 +148,6 @@ def _by_image(
     return grouped
 
 
-def _is_there(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a name no file system takes
-        return False
-
-
 def _order(entry: Mapping[str, Any]) -> int:
     identity = entry.get("id")
     return identity if isinstance(identity, int) else 0
@@ -176,4 +168,6 @@ def _area(entry: Mapping[str, Any], box: tuple[float, float, float, float]) -> f
 
 def _size(entry: Mapping[str, Any]) -> tuple[int, int] | None:
     width, height = entry.get("width"), entry.get("height")
-    return (width, height) if isinstance(width, int) and isinstance(height, int) else None
+    if not (isinstance(width, int) and isinstance(height, int)):
+        return None
+    return (width, height) if min(width, height) > 0 and max(width, height) < _LARGEST_SIDE else None

@@ -5,6 +5,7 @@ and says in sentences what the new format cannot hold.
 """
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -182,7 +183,10 @@ def _whole(row: Row, loss: _Loss) -> Row:
 
 
 def _link_images(dataset: AnnotatedDataset, folder: Path) -> None:
-    """Put every image into `folder` as a link: annotations change format, pictures need no second copy."""
+    """Put every image into `folder` as a link: annotations change format, pictures need no second copy.
+
+    Where links are not allowed, as for most users of Windows, they are copied.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path in dataset.images:
@@ -190,6 +194,16 @@ def _link_images(dataset: AnnotatedDataset, folder: Path) -> None:
             if link.is_symlink():
                 link.unlink()
             if path.is_file() and not link.exists():
-                link.symlink_to(path.resolve())
+                _link(path.resolve(), link)
     except OSError as error:
-        raise InputError(f"{folder}: images cannot be linked there ({error.strerror})") from None
+        raise InputError(
+            f"{folder}: images can be neither linked nor copied there ({error.strerror or error}); make room or choose "
+            "another --out"
+        ) from None
+
+
+def _link(path: Path, link: Path) -> None:
+    try:
+        link.symlink_to(path)
+    except (OSError, NotImplementedError):
+        shutil.copyfile(path, link)

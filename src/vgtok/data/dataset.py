@@ -129,7 +129,10 @@ def images_in(folder: Path) -> tuple[Path, ...]:
     """Image files directly inside a folder, sorted by name; refused if there are none."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
-    images = tuple(sorted(path for path in folder.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES))
+    try:
+        images = tuple(sorted(path for path in folder.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES))
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read ({error.strerror or error})") from None
     if not images:
         raise InputError(f"{folder}: holds no images ({', '.join(sorted(IMAGE_SUFFIXES))})")
     return images

@@ -13,6 +13,7 @@ from typing import Any
 from vgtok.data.dataset import Annotations, images_in
 from vgtok.data.rows import Problem, Reading, Role, Row, annotations_of, image_size, numbered, reading_of
 from vgtok.errors import InputError
+from vgtok.files import read_lines
 
 NAMES = (
     "pedestrian",
@@ -31,7 +32,8 @@ REGION = 0
 OTHERS = 11
 CATEGORIES = tuple(range(1, len(NAMES) + 1))
 
-_WHOLE = re.compile(r"[+-]?\d+")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
+"""A whole number of a size that a float can stand beside; a longer one is no place in an image."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,9 @@ def line_of(row: Row, category: int) -> str:
     scored = row.extra.get("score", int(row.role is Role.OBJECT))
     fields = [*row.box, scored, category, row.extra.get("truncation", 0), row.extra.get("occlusion", 0)]
     # The spelling of a line is only worth keeping while it still says the same.
-    if "line" in row.extra and _numbers(_fields(row.extra["line"])) == fields:
-        return str(row.extra["line"])
+    line = row.extra.get("line")
+    if isinstance(line, str) and _numbers(_fields(line)) == fields:
+        return line
     return ",".join(map(str, fields))
 
 
@@ -97,13 +100,7 @@ def category_of(row: Row) -> int:
 
 def _rows(path: Path, broken: list[Problem]) -> Iterator[tuple[Row, str]]:
     """Rows with their places; lines that are not eight numbers go to `broken`."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not a text file") from None
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
         where = f"{path.name}, line {number}"

@@ -5,6 +5,7 @@ a label file has no objects, as every YOLO trainer takes it.
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,13 @@ from typing import Any
 from vgtok.data.dataset import IMAGE_SUFFIXES, Annotations
 from vgtok.data.rows import Problem, Reading, Role, Row, annotations_of, image_size, numbered, reading_of
 from vgtok.errors import InputError
+from vgtok.files import is_there, read_lines
 
 SPLITS = ("train", "val", "test")
+
+_DEEPEST = 50
+"""Brackets inside brackets; the parser takes quadratic time over more, and a data set needs two."""
+_LARGEST_CLASS = 2**31
 
 
 @dataclass(frozen=True)
@@ -48,10 +54,10 @@ class YoloDataset:
         return image_size(self.images[index])
 
     def _rows(self, path: Path, size: tuple[int, int], broken: list[Problem]) -> Iterator[tuple[Row, str]]:
-        if not path.is_file():
+        if not is_there(path):
             return
         labels = {category: label for label, category in enumerate(self.category_ids)}
-        for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
+        for number, line in enumerate(_lines(path), start=1):
             if not line.strip():
                 continue
             where = f"{path.name}, line {number}"
@@ -79,15 +85,21 @@ def open_yolo(file: Path, split: str = "val") -> YoloDataset:
         raise InputError(f"yolo: '{split}' is not a split; there are {', '.join(SPLITS)}")
     document = _document(file)
     names = _names(file, document.get("names"))
-    root = file.parent / str(document.get("path") or ".")
     if split not in document or not document[split]:
         raise InputError(f"{file}: names no '{split}' split")
-    places = document[split] if isinstance(document[split], list) else [document[split]]
-    listed = sorted({path for place in places for path in _images(root / str(place))})
-    missing = [path for path in listed if not path.is_file()]
-    images = tuple(path for path in listed if path.is_file())
+    base = document.get("path") or "."
+    if not isinstance(base, str) or "\0" in base:
+        raise InputError(f"{file}: 'path' must be the name of a folder")
+    root, places = file.parent / base, _places(file, document, split)
+    try:
+        listed = sorted({path for place in places for path in _images(root / place)})
+        missing = [path for path in listed if not path.is_file()]
+    except OSError as error:
+        raise InputError(f"{file}: its '{split}' split cannot be read ({error.strerror or error})") from None
+    gone = set(missing)
+    images = tuple(path for path in listed if path not in gone)
     if not images:
-        raise InputError(f"{file}: no images in {', '.join(str(root / str(place)) for place in places)}")
+        raise InputError(f"{file}: no images in {', '.join(str(root / place) for place in places)}")
     problems = [Problem("image file missing, skipped", str(path)) for path in missing]
     return YoloDataset(images, tuple(names.values()), tuple(names), tuple(problems))
 
@@ -105,7 +117,7 @@ def _images(place: Path) -> Iterator[Path]:
     if place.is_dir():
         yield from (path for path in place.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
     elif place.suffix == ".txt" and place.is_file():
-        for line in place.read_text().splitlines():
+        for line in read_lines(place):
             if line.strip():
                 yield Path(os.path.normpath(place.parent / line.strip()))
     else:
@@ -117,21 +129,53 @@ def _document(file: Path) -> Mapping[str, Any]:
         import yaml
     except ImportError:
         raise InputError("yolo: reading a YAML needs PyYAML; pip install 'vgtok[evaluate]'") from None
+    text = "\n".join(read_lines(file))
+    if _depth(text) > _DEEPEST:
+        raise InputError(f"{file}: not a YOLO data set; its brackets are nested more than {_DEEPEST} deep")
     try:
-        document = yaml.safe_load(file.read_text())
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: not a YAML file ({' '.join(str(error).split())})") from None
+        document = yaml.safe_load(text)
+    # The parser lets out what its converters meet: dates, numbers and keys that are none raise errors of any kind.
+    except Exception as error:
+        raise InputError(f"{file}: not a YAML file ({' '.join(str(error).split())[:200]})") from None
     if not isinstance(document, dict):
         raise InputError(f"{file}: not a YOLO data set, which names its splits and classes")
     return document
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a label file; characters that are none make a line unreadable, not the file."""
+    try:
+        return path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+def _depth(text: str) -> int:
+    """How deep brackets are nested, quotes and comments disregarded."""
+    depth = deepest = 0
+    for bracket in re.findall(r"[\[\]{}]", text):
+        depth = max(0, depth + (1 if bracket in "[{" else -1))
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _places(file: Path, document: Mapping[str, Any], split: str) -> list[str]:
+    """What the YAML names as a split: one place or several."""
+    places = document[split] if isinstance(document[split], list) else [document[split]]
+    if not all(isinstance(place, str | int | float) and "\0" not in str(place) for place in places):
+        raise InputError(f"{file}: '{split}' must be the name of a folder or file, or a list of such names")
+    return [str(place) for place in places]
 
 
 def _names(file: Path, names: Any) -> dict[int, str]:
     """Class numbers and names, from either a list or a mapping."""
     if isinstance(names, list):
         names = dict(enumerate(names))
-    if not isinstance(names, dict) or not names or not all(isinstance(number, int) for number in names):
+    if (
+        not isinstance(names, dict)
+        or not names
+        or not all(isinstance(number, int) and abs(number) < _LARGEST_CLASS for number in names)
+        or not all(isinstance(name, str | int | float) for name in names.values())
+    ):
         raise InputError(f"{file}: 'names' must list the classes or map their numbers to names")
     return {number: str(names[number]) for number in sorted(names)}

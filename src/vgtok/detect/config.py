@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from vgtok.encode.config import EncoderConfig
 from vgtok.encode.registry import configuration
 from vgtok.errors import InputError
+from vgtok.fields import check_fields
 
 Auxiliary = Literal["roi", "atss"]
 """Heads that help training; the RoI head brings the region proposals it reads with it."""
@@ -58,7 +59,9 @@ class DetectorConfig:
     def __post_init__(self) -> None:
         # JSON has lists where this has tuples.
         for name in ("names", "strides", "auxiliary"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+        check_fields(self, positive=("queries", "dim", "heads", "points", "hidden", "decoder_layers"))
         overrides = {name: tuple(v) if isinstance(v, list) else v for name, v in self.encoder_overrides.items()}
         object.__setattr__(self, "encoder_overrides", overrides)
         if not self.names:
@@ -99,6 +102,10 @@ class DetectorConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "DetectorConfig":
         """The configuration a JSON file holds; refuses fields it does not know."""
+        if not isinstance(values, Mapping):
+            raise InputError("config: must map the fields of a detector to their values")
         if unknown := values.keys() - {item.name for item in fields(cls)}:
             raise InputError(f"config: unknown fields {', '.join(sorted(unknown))}")
+        if lacking := {"encoder", "names"} - values.keys():
+            raise InputError(f"config: lacks {', '.join(sorted(lacking))}")
         return cls(**values)

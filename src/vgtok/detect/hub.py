@@ -18,6 +18,7 @@ from vgtok.detect.detector import Detector
 from vgtok.detect.registry import DETECTORS
 from vgtok.detect.saving import CONFIG_FILE, file_digest, is_saved, load_detector, read_config, save_with_card
 from vgtok.errors import InputError, VGTokError
+from vgtok.files import is_there, write_text
 
 _CHECKPOINTS = (".pth", ".pt", ".bin", ".safetensors")
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(@[\w./-]+)?")
@@ -44,7 +45,7 @@ def from_pretrained(name_or_path: str | Path, revision: str | None = None) -> De
     """A detector this library saved, by shipped name, folder or hub name; weights are read from safetensors only."""
     name, path = str(name_or_path), Path(name_or_path)
     shipped = shipped_models()
-    if name in shipped or path.is_dir():
+    if name in shipped or (is_there(path) and path.is_dir()):
         return load_detector(shipped.get(name, path))
     named = name if revision is None else f"{name}@{revision}"
     if not _HUB_NAME.fullmatch(named):
@@ -102,7 +103,7 @@ def _use_hub_name(weights: Path, folder: Path) -> None:
     """Call the weights model.safetensors, as the hub's own pages do: there a commit swaps all files at once."""
     document = read_config(folder)
     document["weights"]["file"] = weights.rename(folder / "model.safetensors").name
-    (folder / CONFIG_FILE).write_text(json.dumps(document, indent=1) + "\n")
+    write_text(folder / CONFIG_FILE, json.dumps(document, indent=1) + "\n")
 
 
 def _found(name_or_path: str | Path) -> Detector:
@@ -110,10 +111,8 @@ def _found(name_or_path: str | Path) -> Detector:
     shipped = shipped_models()
     if name in shipped:
         return load_detector(shipped[name])
-    if path.is_dir():
-        return load_detector(path)
-    if path.is_file():
-        return load_co_detr(path)
+    if is_there(path):
+        return load_detector(path) if path.is_dir() else load_co_detr(path)
     if name in DETECTORS:
         raise InputError(
             f"model: '{name}' is a configuration without weights; train it with 'vgtok train', or convert a released "
@@ -166,7 +165,8 @@ def fetch(name: str, suffixes: Sequence[str] = _CHECKPOINTS) -> Path:
             f"model: '{name}' is no folder here and not in the hub's cache, and the hub cannot be reached; connect "
             "once, or download the model elsewhere and give its folder"
         ) from None
-    except (HfHubHTTPError, OSError) as error:
+    # A name that cannot be one on the hub is a ValueError.
+    except (HfHubHTTPError, OSError, ValueError) as error:
         raise InputError(f"model: '{name}' could not be fetched from the hub ({_first_line(error)})") from None
 
 

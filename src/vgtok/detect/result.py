@@ -108,7 +108,7 @@ class Result:
     def csv_rows(self) -> list[tuple[str, ...]]:
         """The cells of the table, in the order of CSV_COLUMNS."""
         return [
-            (name, str(label), f"{score:.4f}", *(f"{value:.2f}" for value in box))
+            (csv_text(name), str(label), f"{score:.4f}", *(f"{value:.2f}" for value in box))
             for name, label, score, box in zip(self.names, self.labels, self.scores, self.boxes, strict=True)
         ]
 
@@ -124,6 +124,11 @@ class Result:
             class_id=self.labels,
             data={"class_name": np.array(self.names, dtype=str)},
         )
+
+
+def csv_text(text: str) -> str:
+    """Text for a cell of a table: what a spreadsheet would take for a formula is marked as text by an apostrophe."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def default_category_ids(class_names: tuple[str, ...]) -> Sequence[int]:

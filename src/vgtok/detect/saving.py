@@ -21,8 +21,8 @@ from vgtok.detect.heads import Head
 from vgtok.detect.model import CoDetr
 from vgtok.encode.loading import check_state, read_state
 from vgtok.errors import InputError
-from vgtok.files import replacing, write_text
-from vgtok.tokenize.canvas import CanvasSize
+from vgtok.files import drafted, is_there, read_json, replacing, write_text
+from vgtok.tokenize.canvas import CanvasSize, check_size
 from vgtok.tokenize.retention import RetentionTable
 
 FORMAT = "vgtok-detector"
@@ -46,10 +46,10 @@ def save_detector(
         raise InputError(f"auxiliary: this model has no {', '.join(sorted(lacking))} head to keep")
     config = replace(config, auxiliary=tuple(head for head in config.auxiliary if head in kept))
     state = _state_for(config, detector.model, half=half)
-    with replacing(folder / CONFIG_FILE) as reserved:
-        # Reserving the name first makes the folder and proves that it can be written to.
-        weights = _write_weights(state, reserved.with_suffix(".draft"))
-        reserved.write_text(json.dumps(_document(detector, config, weights), indent=1) + "\n")
+    with replacing(folder / CONFIG_FILE) as reserved, drafted(folder / "model") as draft:
+        # Reserving the names first makes the folder and proves that it can be written to.
+        weights = _write_weights(state, draft)
+        reserved.write_text(json.dumps(_document(detector, config, weights), indent=1) + "\n", encoding="utf-8")
     for stale in folder.glob("model*.safetensors"):
         if stale != weights:
             stale.unlink()
@@ -75,29 +75,36 @@ def load_detector(folder: str | Path) -> Detector:
         config = DetectorConfig.from_dict(document["config"])
         preprocessing, weights = document["preprocessing"], document["weights"]
         sides = preprocessing["canvas"]
-        canvas: CanvasSize = "native" if sides == "native" else (int(sides[0]), int(sides[1]))
+        canvas: CanvasSize = tuple(sides) if isinstance(sides, list) else sides
+        check_size(canvas)
         path, digest = folder / str(weights["file"]), weights["sha256"]
         licence = str(document["licence"])
         evaluations = [dict(row) for row in document.get("evaluations", ())]
         head: Head = document.get("head", "query")
         budget = float(document["budget"]) if "budget" in document else _default_budget(config)
         normalised = tuple(preprocessing["mean"]), tuple(preprocessing["std"])
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+        encoder = config.encoder_config()
+    except InputError as error:
+        raise InputError(f"{origin}: damaged model configuration ({error})") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{origin}: damaged model configuration ({error!r})") from None
-    encoder = config.encoder_config()
     if normalised != (encoder.mean, encoder.std):
         raise InputError(f"{origin}: mean and std differ from those of encoder '{config.encoder}'; save the model anew")
     if path.suffix != ".safetensors":
         raise InputError(
             f"{origin}: the weights '{weights['file']}' are no safetensors file, the only kind that is read"
         )
-    if path.parent != folder or not path.is_file():
+    if path.parent != folder or not is_there(path):
         raise InputError(f"{folder}: the weights '{weights['file']}' are not there; copy the whole folder")
     if file_digest(path) != digest:
         raise InputError(f"{path}: sha256 differs from the one in {CONFIG_FILE}; the file is damaged, copy it again")
+    state = {name: _full(tensor) for name, tensor in read_state(path).items()}
+    # Known before anything is built: a slip of the file could ask for millions of layers.
+    if max(config.encoder_layers, config.decoder_layers, encoder.depth) > len(state):
+        raise InputError(f"{origin}: asks for more layers than the weights '{path.name}' have tensors")
     table = document.get("retention")
     return Detector(
-        filled(config, {name: _full(tensor) for name, tensor in read_state(path).items()}, str(path)),
+        filled(config, state, str(path)),
         canvas=canvas,
         table=None if table is None else RetentionTable.from_document(table, origin),
         licence=licence,
@@ -115,22 +122,17 @@ def _default_budget(config: DetectorConfig) -> float:
 def is_saved(folder: Path) -> bool:
     """Whether a folder's config.json is that of a detector of this library."""
     try:
-        return bool(json.loads((folder / CONFIG_FILE).read_text()).get("format") == FORMAT)
-    except (OSError, ValueError, AttributeError):
+        return bool(read_json(folder / CONFIG_FILE).get("format") == FORMAT)
+    except (InputError, AttributeError):
         return False
 
 
 def read_config(folder: Path) -> dict[str, Any]:
     """The config.json of a saved detector."""
     path = folder / CONFIG_FILE
-    try:
-        document = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise InputError(f"{folder}: not a saved model, which has a {CONFIG_FILE}") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
-        raise InputError(f"{path}: not a json file ({error})") from None
+    if not is_there(path):
+        raise InputError(f"{folder}: not a saved model, which has a {CONFIG_FILE}")
+    document = read_json(path)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InputError(f"{path}: not the configuration of a vgtok detector")
     if document.get("version") != FORMAT_VERSION:
@@ -141,8 +143,11 @@ def read_config(folder: Path) -> dict[str, Any]:
 def filled(config: DetectorConfig, state: Mapping[str, Tensor], origin: str) -> CoDetr:
     """A model made of exactly these tensors; `origin` is what errors call them."""
     # On the meta device nothing is initialised only to be overwritten.
-    with torch.device("meta"):
-        model = CoDetr(config)
+    try:
+        with torch.device("meta"):
+            model = CoDetr(config)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise InputError(f"{origin}: no model of its configuration can be built ({error})") from None
     check_state(state, model, origin)
     model.load_state_dict(dict(state), assign=True)
     return model
@@ -172,7 +177,7 @@ def _halved(tensor: Tensor, name: str) -> Tensor:
 
 
 def _full(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype == torch.float16 else tensor
+    return tensor.float() if tensor.is_floating_point() else tensor
 
 
 def _write_weights(state: dict[str, Tensor], draft: Path) -> Path:
@@ -181,7 +186,6 @@ def _write_weights(state: dict[str, Tensor], draft: Path) -> Path:
     from safetensors.torch import save_file
 
     try:
-        draft.touch()
         # Written as a private file; a model is as readable as the folder it lies in says.
         permissions = draft.stat().st_mode
         save_file(state, draft, metadata={"format": "pt"})
@@ -190,8 +194,6 @@ def _write_weights(state: dict[str, Tensor], draft: Path) -> Path:
         return draft.replace(path)
     except SafetensorError as error:
         raise InputError(f"{draft.parent}: the weights cannot be written ({error})") from None
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _document(detector: Detector, config: DetectorConfig, weights: Path) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """What an encoder is, as one frozen dataclass: every size and both families are values of it, never new code."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 from vgtok.errors import InputError
+from vgtok.fields import check_fields
 from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent
 
 Position = Literal["centre", "corner", "mean"]
@@ -60,9 +61,10 @@ class EncoderConfig:
     grid_multiple: int = 1
 
     def __post_init__(self) -> None:
+        check_fields(self, positive=("dim", "depth", "heads", "hidden", "patch", "grid_multiple"))
         if self.dim % self.heads or self.dim // self.heads % 4:
             raise InputError(f"dim: {self.dim} does not give {self.heads} heads a width that is a multiple of 4")
-        if self.window is not None and self.window % 4:
+        if self.window is not None and (self.window < 4 or self.window % 4):
             raise InputError(f"window: {self.window} cells is not a multiple of 4, so a 64-px token would straddle two")
         if self.window is not None and self.prefix:
             raise InputError("prefix: a class token belongs to no window; use prefix=0 with windows")
@@ -74,11 +76,6 @@ class EncoderConfig:
             raise InputError(f"global_blocks: {self.global_blocks} are not all below the depth of {self.depth}")
         if self.fusion not in ((), (NODE,), (NODE, ROOT)):
             raise InputError(f"fusion: {self.fusion} is not (), (32,) or (32, 64): a stage reduces the one before it")
-        if self.grid_multiple < 1:
-            raise InputError(f"grid_multiple: {self.grid_multiple} is not a number of cells, 1 or more")
-        for name, choices in (("position", Position), ("resampling", Resampling), ("padding", Padding)):
-            if getattr(self, name) not in get_args(choices):
-                raise InputError(f"{name}: '{getattr(self, name)}' is not one of {', '.join(get_args(choices))}")
 
     @property
     def head_dim(self) -> int:

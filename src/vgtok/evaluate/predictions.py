@@ -3,7 +3,6 @@
 An image is named by its integer id, its file name or the stem of its file name.
 """
 
-import json
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -15,18 +14,14 @@ from vgtok.data.dataset import AnnotatedDataset
 from vgtok.data.rows import common_folder
 from vgtok.errors import InputError
 from vgtok.evaluate.boxes import Detections
+from vgtok.files import read_json
 
 _KEYS = ("image_id", "category_id", "bbox", "score")
 
 
 def read_predictions(path: Path, dataset: AnnotatedDataset) -> Detections:
     """Read a COCO results file made for a data set; the first detection that cannot be used is named and refused."""
-    try:
-        rows = json.loads(path.read_text())
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not a json file ({error})") from None
+    rows = read_json(path)
     if not isinstance(rows, list):
         raise InputError(f"{path}: not a COCO results file, which is a json list of {', '.join(_KEYS)}")
     return detections_of(rows, dataset, str(path))

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from vgtok.detect.heads import Head
 from vgtok.encode.config import EncoderConfig
 from vgtok.errors import InputError
 from vgtok.export.layout import Bucket
+from vgtok.fields import check_fields
 from vgtok.tokenize.geometry import Extent
 
 FORMAT = "vgtok-onnx"
@@ -34,6 +35,11 @@ class Description:
     head: Head
     licence: str
     atss_suppression: str = "hard"
+
+    def __post_init__(self) -> None:
+        check_fields(self, positive=("width", "height", "tokens"))
+        for bucket in self.buckets:
+            check_fields(bucket)
 
     @property
     def extent(self) -> Extent:
@@ -75,22 +81,25 @@ class Description:
             settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in encoder.items()}
             return cls(
                 model=properties["model"],
-                names=tuple(json.loads(properties["names"])),
+                names=tuple(_listed(properties["names"])),
                 width=int(width),
                 height=int(height),
                 tokens=int(properties["tokens"]),
                 dynamic=bool(json.loads(properties["dynamic"])),
                 encoder=EncoderConfig(**settings),
-                buckets=tuple(Bucket(*pair) for pair in json.loads(properties["buckets"])),
-                head=_head(properties["head"]),
+                buckets=tuple(Bucket(*pair) for pair in _listed(properties["buckets"])),
+                head=cast(Head, properties["head"]),
                 licence=properties["licence"],
                 atss_suppression=properties.get("atss_suppression", "hard"),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except InputError as error:
+            raise InputError(f"{origin}: damaged description ({error}); export it anew") from None
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise InputError(f"{origin}: damaged description ({error!r}); export it anew") from None
 
 
-def _head(name: str) -> Head:
-    if name not in get_args(Head):
-        raise ValueError(f"head {name}")
-    return cast(Head, name)
+def _listed(text: str) -> list[Any]:
+    values = json.loads(text)
+    if not isinstance(values, list):
+        raise TypeError(f"{type(values).__name__} instead of a list")
+    return values

@@ -51,7 +51,9 @@ class OnnxDetector:
         try:
             self.session = onnxruntime.InferenceSession(str(path), settings, providers=providers)
         except Exception as error:  # onnxruntime's errors have no base of their own
-            raise InputError(f"{path}: onnxruntime cannot read it ({str(error).splitlines()[0]})") from None
+            raise InputError(
+                f"{path}: onnxruntime cannot read it ({next(iter(str(error).splitlines()), type(error).__name__)})"
+            ) from None
         properties = self.session.get_modelmeta().custom_metadata_map
         self.description = Description.from_properties(properties, str(path))
 

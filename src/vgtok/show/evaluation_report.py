@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,9 @@ from vgtok.show.plot import render_plot
 
 WORST = 6
 """Images shown."""
+
+_MARKDOWN = re.compile(r"[\\`*_\[\]<>|!#&]")
+"""What a backslash makes an ordinary character."""
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
@@ -206,21 +210,26 @@ def _markdown(
     worst: Sequence[_Picture],
     notes: Sequence[str],
 ) -> str:
-    lines = [f"# {evaluation.data} by protocol {evaluation.protocol.name}", ""]
+    lines = [f"# {_plain(evaluation.data)} by protocol {_plain(evaluation.protocol.name)}", ""]
     lines += [f"{evaluation.protocol.title}.", "", f"{facts(evaluation)}.", ""]
     for table in tables:
         lines += [f"## {table.heading}", "", _cells(table.columns)]
         lines += [_cells(["---", *["---:"] * (len(table.columns) - 1)]), *map(_cells, table.rows), ""]
     for picture in plots:
-        lines += [f"![{picture.caption}]({picture.file})", ""]
+        lines += [f"![{_plain(picture.caption)}]({picture.file})", ""]
     if worst:
         lines += ["## Worst images", "", _worst_sentence(mistakes), ""]
     for picture in worst:
-        lines += [picture.caption, "", f"![{picture.caption}]({picture.file})", ""]
+        lines += [_plain(picture.caption), "", f"![{_plain(picture.caption)}]({picture.file})", ""]
     if notes:
-        lines += ["## Notes", "", *(f"- {note}" for note in notes), ""]
+        lines += ["## Notes", "", *(f"- {_plain(note)}" for note in notes), ""]
     return "\n".join(lines)
 
 
 def _cells(values: Sequence[str]) -> str:
-    return f"| {' | '.join(value.replace('|', chr(92) + '|') for value in values)} |"
+    return f"| {' | '.join(map(_plain, values))} |"
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is: names of classes and files may hold HTML, links, anything."""
+    return _MARKDOWN.sub(r"\\\g<0>", " ".join(text.split()))

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 def partition_batch(tokenizer: "Tokenizer", images: Tensor) -> list[Tokens]:
     """Partition (B, 3, H, W) uint8 RGB images of one size, without resizing them."""
+    if not isinstance(images, Tensor):
+        raise InputError(f"images: a {type(images).__name__} is not a uint8 (B, 3, H, W) tensor")
+    if images.layout != torch.strided or images.is_meta:
+        raise InputError(f"images: a {'meta' if images.is_meta else 'sparse'} tensor holds no pixels to read")
     if images.ndim != 4 or images.shape[1] != 3 or images.dtype != torch.uint8 or 0 in images.shape:
         raise InputError(f"images: {images.dtype} of shape {tuple(images.shape)} is not a uint8 (B, 3, H, W) batch")
     if tokenizer.scorer != "tophat" or (tokenizer.gated and tokenizer.gate != "lambda_min"):

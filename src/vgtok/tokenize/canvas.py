@@ -6,6 +6,7 @@ canvas map back to the caller's pixels through the two exact axis ratios.
 
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import Literal
 
 import cv2
@@ -19,6 +20,9 @@ CanvasSize = tuple[int, int] | Literal["native"]
 """(long side, short side) of the frame to fit inside, either way up; or the image's own size."""
 
 DEFAULT_SIZE = (2048, 1152)
+
+_MOST_PIXELS = 2**30
+"""Largest canvas: a 32768 x 32768 one, as large as the largest image that is read."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +71,26 @@ def to_source(
     return clipped * source_limits / limits
 
 
+def check_size(size: CanvasSize) -> None:
+    """Refuse what is no canvas size, or one no memory holds."""
+    if isinstance(size, str) and size == "native":
+        return
+    # Any whole number will do, numpy's included; a bool is one by inheritance only.
+    if not (
+        isinstance(size, tuple)
+        and len(size) == 2
+        and all(isinstance(side, Integral) and not isinstance(side, bool) and side > 0 for side in size)
+    ):
+        raise InputError(f"canvas: {size!r} is neither (long side, short side) in whole pixels nor 'native'")
+    if size[0] * size[1] > _MOST_PIXELS:
+        raise InputError(f"canvas: {size[0]} x {size[1]} px is more than {_MOST_PIXELS} pixels; choose a smaller one")
+
+
 def fitted_size(height: int, width: int, size: CanvasSize) -> tuple[int, int]:
     """Height and width of an image once it fits `size`, keeping its ratio, either orientation."""
+    check_size(size)
     if size == "native":
         return height, width
-    if not (isinstance(size, tuple) and len(size) == 2 and all(isinstance(s, int) and s > 0 for s in size)):
-        raise InputError(f"canvas: {size!r} is not (width, height) in whole pixels or 'native'")
     long_side, short_side = max(size), min(size)
     scale = min(long_side / max(height, width), short_side / min(height, width))
     return max(1, round(height * scale)), max(1, round(width * scale))

@@ -3,6 +3,7 @@
 Splitting a node adds its children but one: 3 tokens, fewer where the frame ends inside it. Nodes are ordered once by
 score, parents first; a prefix of that order is the ungated descent at some threshold, and stopping the `rank` share
 with the least structure is the gate. So the count is a function of the prefix, and the prefix is found by bisection.
+`vgtok.tokenize.reach` says which counts a frame can have, and closes the gap that a ragged edge may leave.
 """
 
 from bisect import bisect_left
@@ -14,18 +15,22 @@ from numpy.typing import NDArray
 from vgtok.tokenize.gate import Structure
 from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent
 from vgtok.tokenize.pyramid import Pyramid, children
+from vgtok.tokenize.reach import cheapest_change, nearest_gain
 from vgtok.tokenize.split import Nodes
 
 
 def target_count(budget: float, extent: Extent, *, levels: int) -> int:
-    """The token count nearest to `budget` x dense that a partition into `levels` sizes of this frame can have."""
+    """The token count nearest to `budget` x dense that a partition into `levels` sizes of this frame can have.
+
+    It follows from the size of the frame alone: every picture of that size can be split into that many tokens.
+    """
     least = extent.roots if levels == 3 else extent.rows(NODE) * extent.columns(NODE)
     wanted = min(max(budget * extent.dense, least), extent.dense)
-    whole = extent.rows(CELL) % 2 == 0 and extent.columns(CELL) % 2 == 0
-    if levels == 3:
-        whole = extent.rows(CELL) % 4 == 0 and extent.columns(CELL) % 4 == 0
-    # Where every split adds exactly 3 the reachable counts are least + 3 m; a ragged edge fills the gaps.
-    return least + 3 * round((wanted - least) / 3) if whole else round(wanted)
+    side = 4 if levels == 3 else 2
+    whole = extent.rows(CELL) % side == 0 and extent.columns(CELL) % side == 0
+    # Where every split adds exactly 3 the reachable counts are least + 3 m; a ragged edge fills the gaps but for a few.
+    nearest = least + 3 * round((wanted - least) / 3) if whole else round(wanted)
+    return least + nearest_gain(extent, nearest - least, levels=levels)
 
 
 def exact_splits(scores: Pyramid, structure: Structure | None, extent: Extent, target: int, rank: float) -> Nodes:
@@ -134,10 +139,11 @@ class _Problem:
         return self.extent.roots + int(self.gain[split].sum())
 
     def settled(self, split: NDArray[np.bool_], target: int) -> NDArray[np.bool_]:
-        """Move single splits at the margin until the count is `target`, where the geometry allows it.
+        """Move splits at the margin until the count is `target`, one that `target_count` gave.
 
         Bisection is exact when every split adds 3. Where the frame ends inside nodes some splits add 1: a few of those
-        are toggled until what is missing divides by 3, then the best threes are added or the least undone.
+        are toggled until what is missing divides by 3, then the best threes are added or the least undone. Where that
+        falls short, in frames of a few roots, all changes are weighed together.
         """
         if self.count(split) == target:
             return split
@@ -148,7 +154,24 @@ class _Problem:
             if self.count(best) != target:
                 trial = self._filled_with_threes(self._toggled_singles(split, adds, times), target)
                 best = min(best, trial, key=lambda flags: abs(self.count(flags) - target))
-        return best
+        return best if self.count(best) == target else self._changed(best, target)
+
+    def _changed(self, split: NDArray[np.bool_], target: int) -> NDArray[np.bool_]:
+        """The flags after the changes that make the count `target` and lie nearest to the margin."""
+        # (R, 5): each root, then its four nodes in reading order.
+        grid = np.arange(self.gain.size - self.extent.roots).reshape(self.extent.grid_shape(NODE))
+        rows, columns = grid.shape
+        nodes = grid.reshape(rows // 2, 2, columns // 2, 2).transpose(0, 2, 1, 3).reshape(-1, 4) + self.extent.roots
+        families = np.concatenate([np.arange(self.extent.roots)[:, None], nodes], axis=1)
+        # Flipping a node costs its distance from the margin; those that may not flip are in no order.
+        cost = np.full(self.gain.size, np.inf)
+        cost[self.order] = 1 + np.abs(np.arange(self.order.size) - int(split[self.order].sum()))
+        changed = split.copy()
+        changed[families] = cheapest_change(
+            split[families], self.gain[families], cost[families], target - self.count(split)
+        )
+        changed |= self.always
+        return changed & changed[self.parent]
 
     def _toggled_singles(self, split: NDArray[np.bool_], adds: bool, times: int) -> NDArray[np.bool_]:
         """The flags after `times` nodes whose split adds 1 were split, or made whole; fewer if there are fewer."""

@@ -8,11 +8,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from vgtok.errors import BudgetError, InputError
+from vgtok.files import read_json, write_text
+from vgtok.tokenize.canvas import CanvasSize, check_size
+
+_Value = TypeVar("_Value")
 
 FORMAT = "vgtok-retention-table"
 FORMAT_VERSION = 1
@@ -56,6 +60,28 @@ class RetentionTable:
     measured_on: Mapping[str, Any]
     curves: tuple[RetentionCurve, ...]
 
+    @property
+    def canvas(self) -> CanvasSize | None:
+        """The canvas the images were fitted to; None where the table does not say."""
+        canvas = self.measured_on.get("canvas")
+        return tuple(canvas) if isinstance(canvas, list) else canvas
+
+    def check_reading(self, gate: object, canvas: CanvasSize) -> None:
+        """Refuse a gate or canvas other than those that were measured: its counts are others.
+
+        `gate` is None where none is read.
+        """
+        measured = self.measured_on.get("gate")
+        if gate is not None and measured is not None and gate != measured:
+            raise InputError(
+                f"gate: table '{self.name}' was measured with gate '{measured}'; use that one, or rank=0 for none"
+            )
+        if self.canvas is not None and _sides(canvas) != _sides(self.canvas):
+            raise InputError(
+                f"canvas: table '{self.name}' was measured at {_spelled(self.canvas)}, not {_spelled(canvas)}; use "
+                "that canvas, or measure a table at yours with 'vgtok calibrate --canvas'"
+            )
+
     def curve(self, scorer: str, rank: float) -> RetentionCurve:
         """The curve for a scorer and rank, refused with what the table holds."""
         for curve in self.curves:
@@ -70,20 +96,12 @@ class RetentionTable:
 
     def save(self, path: Path) -> None:
         """Write the table as JSON, whole or not at all."""
-        from vgtok.files import write_text
-
         write_text(path, json.dumps(self.to_document(), indent=1) + "\n")
 
     @classmethod
     def from_file(cls, path: Path) -> "RetentionTable":
         """Read a table that `save` wrote."""
-        try:
-            document = json.loads(path.read_text())
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-        except ValueError as error:
-            raise InputError(f"{path}: not a retention table ({error})") from None
-        return cls.from_document(document, str(path))
+        return cls.from_document(read_json(path, "retention table"), str(path))
 
     @classmethod
     def from_document(cls, document: object, origin: str) -> "RetentionTable":
@@ -95,10 +113,45 @@ class RetentionTable:
                 f"{origin}: retention table of version {document.get('version')}; this release reads {FORMAT_VERSION}"
             )
         try:
-            curves = tuple(
-                RetentionCurve(c["scorer"], float(c["rank"]), tuple(c["percentiles"]), tuple(c["retained"]))
-                for c in document["curves"]
+            table = cls(
+                _of_type(document["name"], str),
+                _of_type(document["measured_on"], dict),
+                tuple(map(_curve, _of_type(document["curves"], list))),
             )
-            return cls(document["name"], document["measured_on"], curves)
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{origin}: damaged retention table ({error!r})") from None
+            check_size(table.canvas or "native")
+            return table
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"{origin}: damaged retention table ({error!r}); make it anew") from None
+
+
+def _sides(canvas: CanvasSize) -> object:
+    return canvas if isinstance(canvas, str) else sorted(canvas)
+
+
+def _spelled(canvas: CanvasSize) -> str:
+    return canvas if isinstance(canvas, str) else f"{canvas[0]}x{canvas[1]}"
+
+
+def _curve(document: Any) -> RetentionCurve:
+    scorer = _of_type(_of_type(document, dict)["scorer"], str)
+    rank, *percentiles = _numbers([document["rank"], *_of_type(document["percentiles"], list)])
+    retained = _numbers(_of_type(document["retained"], list))
+    if len(percentiles) != len(retained) or len(retained) < 2:
+        raise ValueError(f"{len(percentiles)} percentiles with {len(retained)} shares")
+    if sorted(set(percentiles)) != percentiles or not 0 <= percentiles[0] <= percentiles[-1] <= 100:
+        raise ValueError("percentiles that do not rise from 0 to 100")
+    if not all(0 <= share <= 1 for share in (rank, *retained)):
+        raise ValueError("a share that is not between 0 and 1")
+    return RetentionCurve(scorer, rank, tuple(percentiles), tuple(retained))
+
+
+def _numbers(values: list[Any]) -> list[float]:
+    if not all(type(value) in (int, float) for value in values):
+        raise TypeError("something that is not a number among numbers")
+    return [float(value) for value in values]
+
+
+def _of_type(value: Any, kind: type[_Value]) -> _Value:
+    if not isinstance(value, kind):
+        raise TypeError(f"{type(value).__name__} instead of {kind.__name__}")
+    return value

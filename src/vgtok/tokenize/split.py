@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.errors import InputError
+from vgtok.errors import BudgetError, InputError
 from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent
 from vgtok.tokenize.pyramid import Grid, Pyramid, children, parents
 
@@ -53,6 +53,17 @@ def count_tokens(splits: Nodes, extent: Extent) -> int:
     fine = (cells & children(splits.middle)).sum()
     middle = (nodes & children(splits.coarse) & ~splits.middle).sum()
     return int(fine + middle + (~splits.coarse).sum())
+
+
+def single_pass_percentile(budget: float) -> float:
+    """The percentile at which `single_pass` keeps `budget` of a frame of whole nodes.
+
+    No table is needed: a 32-px node that stays whole is one token instead of four, so the share kept falls by 0.0075
+    with each of the 100 percentiles.
+    """
+    if not 0.25 <= budget <= 1.0:
+        raise BudgetError(f"budget: {budget} is outside 0.25 to 1, what splitter 'single_pass' reaches")
+    return (1.0 - budget) / 0.0075
 
 
 def single_pass(scores: Pyramid, extent: Extent, percentile: float) -> Nodes:

@@ -1,11 +1,12 @@
 """The tokenizer: an image in, a strict partition at a budget or percentile out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from vgtok.errors import BudgetError, InputError
-from vgtok.tokenize.canvas import DEFAULT_SIZE, Canvas, CanvasSize, fit_canvas
+from vgtok.tokenize.canvas import DEFAULT_SIZE, Canvas, CanvasSize, check_size, fit_canvas
 from vgtok.tokenize.count import exact_single_pass, exact_splits, target_count
 from vgtok.tokenize.frame import Frame
 from vgtok.tokenize.gate import GATES, Gate, Structure, gated_splits
@@ -13,7 +14,7 @@ from vgtok.tokenize.geometry import Extent
 from vgtok.tokenize.images import ImageLike, read_image
 from vgtok.tokenize.pyramid import Pyramid
 from vgtok.tokenize.scores import SCORES, Scorer
-from vgtok.tokenize.split import Nodes, busy_nodes, single_pass
+from vgtok.tokenize.split import Nodes, busy_nodes, single_pass, single_pass_percentile
 from vgtok.tokenize.tokens import Tokens, tokens_from_splits
 
 if TYPE_CHECKING:
@@ -51,14 +52,18 @@ class Tokenizer:
     def __post_init__(self) -> None:
         if (self.budget is None) == (self.percentile is None):
             raise InputError("Tokenizer: give either budget= (share of tokens) or percentile= (threshold)")
+        for name in ("budget", "percentile", "rank"):
+            if getattr(self, name) is not None or name == "rank":
+                _check_number(name, getattr(self, name))
         if self.percentile is not None and not 0.0 <= self.percentile <= 100.0:
             raise InputError(f"percentile: {self.percentile} is not between 0 and 100")
         if not 0.0 <= self.rank < 1.0:
             raise InputError(f"rank: {self.rank} is not from 0 (no gate) to below 1")
         _named(SCORES, self.scorer, "scorer")
         _named(GATES, self.gate, "gate")
-        if self.splitter not in ("quadtree", "single_pass"):
+        if not isinstance(self.splitter, str) or self.splitter not in ("quadtree", "single_pass"):
             raise InputError(f"splitter: '{self.splitter}' is not one of quadtree, single_pass")
+        check_size(self.canvas)
         floor = (1 / 16) if self.splitter == "quadtree" else (1 / 4)
         if self.budget is not None and not floor <= self.budget <= 1.0:
             raise BudgetError(
@@ -76,17 +81,24 @@ class Tokenizer:
         """The percentile tokenizer whose mean over a table's images is `budget`.
 
         `table` is the name of a shipped table, a file of your own, or a loaded table. Further settings are those of the
-        class; the scorer and rank must be among the table's curves.
+        class; the canvas is the table's unless you give one. A quadtree must be read as it was measured: scorer and
+        rank among the table's curves, its gate, its canvas. Single-pass needs no measurement: its share follows from
+        the percentile.
         """
         from vgtok.calibrate.tables import load_table
         from vgtok.tokenize.retention import RetentionTable
 
         loaded = table if isinstance(table, RetentionTable) else load_table(table)
-        scorer = settings.get("scorer", cls.scorer)
-        if not isinstance(scorer, str):
-            raise InputError("scorer: a retention table knows scorers by name; measure your own with 'vgtok calibrate'")
-        curve = loaded.curve(scorer, settings.get("rank", cls.rank))
-        return cls(percentile=curve.percentile_for(budget), **settings)
+        _check_number("budget", budget)
+        if loaded.canvas is not None:
+            settings.setdefault("canvas", loaded.canvas)
+        reading = cls(percentile=0.0, **settings)
+        if reading.splitter == "single_pass":
+            return replace(reading, percentile=single_pass_percentile(budget))
+        if not isinstance(reading.scorer, str):
+            raise InputError("scorer: a retention table knows scorers by name; give one of your own budget= instead")
+        loaded.check_reading(reading.gate if reading.gated else None, reading.canvas)
+        return replace(reading, percentile=loaded.curve(reading.scorer, reading.rank).percentile_for(budget))
 
     def __call__(self, image: ImageLike, *, value_range: tuple[float, float] | None = None) -> Tokens:
         """Tokenize a path, bytes, PIL image, (H, W, 3) array or (3, H, W) tensor."""
@@ -138,8 +150,15 @@ class Tokenizer:
         return gated_splits(busy_nodes(scores, extent, self.percentile), structure, self.rank)
 
 
+def _check_number(argument: str, value: object) -> None:
+    if not isinstance(value, Real):
+        raise InputError(f"{argument}: {value!r} is not a number")
+
+
 def _named(registry: dict[str, _Choice], choice: str | _Choice, argument: str) -> _Choice:
     if not isinstance(choice, str):
+        if not callable(choice):
+            raise InputError(f"{argument}: {choice!r} is neither a function nor one of {', '.join(registry)}")
         return choice
     if choice not in registry:
         raise InputError(f"{argument}: '{choice}' is not one of {', '.join(registry)}")

@@ -1,7 +1,6 @@
 """What a training run is, as one frozen dataclass: every field can be set from the command line by its name."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from vgtok.data.synthetic import LAYOUTS
 from vgtok.detect.config import Auxiliary
 from vgtok.detect.heads import Head
 from vgtok.errors import InputError
+from vgtok.fields import check_fields
 from vgtok.tokenize.presets import preset
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -106,10 +106,7 @@ class Recipe:
         # JSON has lists where this has tuples.
         for name in ("classes", "auxiliary", "canvas", "budgets", "tokenizers"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, float) and not math.isfinite(value):
-                raise InputError(f"{item.name}: {value} is not a finite number")
+        check_fields(self)
         positive = ("batch", "images_per_pass", "rate", "clip", "checkpoint", "smallest", "largest", "evaluate_images")
         for name in positive:
             if not getattr(self, name) > 0:

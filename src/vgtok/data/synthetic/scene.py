@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from vgtok.errors import InputError
+
 from .compose import Backdrop, instance_boxes, make_backdrop, paint_picture, visible_actors
 from .geometry import View
 from .ground import Ground, Material
@@ -21,6 +23,9 @@ LAYOUTS = tuple(LAYOUT_BUILDERS)
 
 SMALLEST_FRAME = 64
 """The least width and height of a scene, in pixels."""
+
+MOST_PIXELS = 2**28
+"""The most pixels of a scene, 16384 x 16384: every one takes some forty bytes to draw."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +46,13 @@ class SceneConfig:
     def __post_init__(self) -> None:
         """Refuse values no scene can be drawn from."""
         if self.layout is not None and self.layout not in LAYOUTS:
-            raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, not {self.layout!r}")
+            raise InputError(f"layout: must be one of {', '.join(LAYOUTS)}, not {self.layout!r}")
         if self.pixels_per_metre is not None and not 1 <= self.pixels_per_metre <= 100:
-            raise ValueError(f"pixels_per_metre must lie in 1..100, not {self.pixels_per_metre}")
+            raise InputError(f"pixels_per_metre: must lie in 1..100, not {self.pixels_per_metre}")
         for name in ("traffic", "crowd", "water"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= (2 if name == "crowd" else 1):
-                raise ValueError(f"{name} must lie in 0..{2 if name == 'crowd' else 1}, not {value}")
+                raise InputError(f"{name}: must lie in 0..{2 if name == 'crowd' else 1}, not {value}")
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,11 @@ def render_scene(seed: int, width: int = 2048, height: int = 1152, config: Scene
     (its rounding of drawn edges has changed between versions).
     """
     if width < SMALLEST_FRAME or height < SMALLEST_FRAME:
-        raise ValueError(f"a scene is at least {SMALLEST_FRAME} px wide and high, not {width} x {height}")
+        raise InputError(f"size: a scene is at least {SMALLEST_FRAME} px wide and high, not {width} x {height}")
+    if width * height > MOST_PIXELS:
+        raise InputError(f"size: a scene has at most {MOST_PIXELS} pixels, not {width} x {height}")
+    if seed < 0:
+        raise InputError(f"seed: {seed} is below 0")
     setting = resolve(seed, config or SceneConfig())
     stage = furnish(seed, width, height, setting)
     backdrop = make_backdrop(stage, _stream(seed, "backdrop"))
