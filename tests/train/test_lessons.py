@@ -1,5 +1,7 @@
 """Lessons: the same for the same number, strict partitions, objects inside, and crops that know their place."""
 
+import threading
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -106,3 +108,32 @@ def test_ignored_regions_are_painted_over(tmp_path: Path) -> None:
 def test_no_images_are_refused(rendered: AnnotatedDataset) -> None:
     with pytest.raises(InputError, match="no image is left"):
         Lessons(small_recipe(data="set"), NAMES, rendered, [])
+
+
+def test_the_thread_that_makes_lessons_ends_with_them() -> None:
+    recipe = small_recipe()
+    before = threading.active_count()
+    with closing(Lessons(recipe, recipe.classes, None, ()).ahead(range(50))) as queue:
+        assert next(queue).number == 0
+        assert threading.active_count() > before
+    assert threading.active_count() == before
+
+
+def test_tokenizers_are_drawn_among_those_that_reach_the_budget(rendered: AnnotatedDataset) -> None:
+    recipe = small_recipe(data="", canvas=(256, 192), budgets=(0.2, 0.5), tokenizers=("compact", "single-pass"))
+    lessons = Lessons(recipe, NAMES, rendered, range(3))
+    drawn = [lessons[number] for number in range(24)]
+    assert {lesson.budget for lesson in drawn} == {0.2, 0.5}
+    # Single-pass has no 64-px tokens, and cannot keep as few as a fifth.
+    coarse = {
+        budget: [bool((lesson.tokens.sizes == 64).any()) for lesson in drawn if lesson.budget == budget]
+        for budget in (0.2, 0.5)
+    }
+    assert all(coarse[0.2])
+    assert any(coarse[0.5])
+    assert not all(coarse[0.5])
+
+
+def test_a_budget_no_tokenizer_reaches_is_refused(rendered: AnnotatedDataset) -> None:
+    with pytest.raises(InputError, match=r"budget: 0.2 is outside"):
+        Lessons(small_recipe(budgets=(0.2,), tokenizers=("single-pass",)), NAMES, rendered, range(3))

@@ -132,6 +132,11 @@ def test_a_run_becomes_a_model(straight: Path, tmp_path: Path) -> None:
         detector_of(tmp_path)
 
 
+def test_a_run_that_scores_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loop.train(small_recipe(steps=1, evaluate=1, validation=""), tmp_path)
+    assert "nothing is scored: name images with --set validation=" in capsys.readouterr().err
+
+
 def test_validation_scores_the_average(tmp_path: Path) -> None:
     loop.train(small_recipe(steps=2, evaluate=2, evaluate_images=2), tmp_path)
     scores = [entry for entry in read_metrics(tmp_path) if "AP50" in entry]

@@ -67,7 +67,9 @@ def run(
     source: Annotated[Path, typer.Argument(help="A training run's folder, or one of its checkpoints.")],
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
     table: Annotated[str | None, typer.Option(help="Retention table to carry along: a shipped name or a file.")] = None,
-    licence: Annotated[str, typer.Option(help="What the model may be used for.")] = "",
+    licence: Annotated[
+        str, typer.Option(help="What the model may be used for; by default what the model it started from may.")
+    ] = "",
     evaluation: Annotated[
         list[Path] | None, typer.Option(help="What `vgtok evaluate --json` printed, for the card; repeatable.")
     ] = None,

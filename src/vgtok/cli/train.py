@@ -43,6 +43,8 @@ def train(
         raise InputError(f"train: {error.name} is missing; pip install 'vgtok[train]'") from None
 
     folder = follow(chosen, out)
+    if folder is None:
+        return
     if json_:
         print(json.dumps({"recipe": chosen.to_dict(), "run": str(out), "checkpoint": str(folder)}))
     else:

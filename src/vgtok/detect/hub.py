@@ -37,7 +37,7 @@ def load(name_or_path: str | Path) -> Detector:
     A name is that of a shipped model, a folder `save_detector` wrote, a released Co-DETR checkpoint file, or a
     repository on the hub as owner/name or owner/name@revision, fetched once and then kept in the hub's cache.
     """
-    detector = _found(name_or_path)
+    detector = find_detector(name_or_path)
     return detector.to("cuda") if torch.cuda.is_available() else detector
 
 
@@ -106,7 +106,8 @@ def _use_hub_name(weights: Path, folder: Path) -> None:
     write_text(folder / CONFIG_FILE, json.dumps(document, indent=1) + "\n")
 
 
-def _found(name_or_path: str | Path) -> Detector:
+def find_detector(name_or_path: str | Path) -> Detector:
+    """The detector `load` gives, on the CPU."""
     name, path = str(name_or_path), Path(name_or_path)
     shipped = shipped_models()
     if name in shipped:

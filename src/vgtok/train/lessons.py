@@ -4,7 +4,8 @@ Which frame, how it is changed, at which budget and where it is cut all follow f
 goes on with the very lessons it would have had, on any number of processes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import abc
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -85,8 +86,8 @@ class Lessons:
         part = tokens if (height, width) == (canvas.height, canvas.width) else tokens.crop(x, y, height, width)
         return self._lesson(number, _cut(sample, x, y, height, width), part, crop, budget, random)
 
-    def ahead(self, numbers: Sequence[int]) -> Iterator[Lesson]:
-        """The lessons of these numbers in order, the next few made while one is learnt."""
+    def ahead(self, numbers: Sequence[int]) -> abc.Generator[Lesson, None, None]:
+        """The lessons of these numbers in order, the next few made while one is learnt; close it to end its thread."""
         with ThreadPoolExecutor(1) as pool:
             waiting = [pool.submit(self.__getitem__, number) for number in numbers[:_AHEAD]]
             for number in [*numbers[_AHEAD:], *[None] * min(_AHEAD, len(numbers))]:

@@ -8,15 +8,17 @@ it had not been.
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import set_seed
+from accelerate.utils import InitProcessGroupKwargs, set_seed
 from torch import Tensor
 
 from vgtok.data.dataset import AnnotatedDataset, open_annotated
@@ -35,6 +37,9 @@ from vgtok.train.recipe import RECIPE_FILE, SYNTHETIC, Recipe, read_recipe
 from vgtok.train.state import MODEL_FILE, State, load_state, newest, save_state
 from vgtok.train.stopping import Stop, stopped_by_signals
 from vgtok.train.validation import score, validation_images
+
+_EVALUATION = timedelta(hours=12)
+"""What processes wait for each other at most: one of them scores all images while the others stand still."""
 
 _CHANGEABLE = {
     "steps",
@@ -61,10 +66,16 @@ class Material:
     names: tuple[str, ...]
 
 
-def train(recipe: Recipe, run: Path) -> Path:
-    """Follow a recipe in a folder of its own, from its last checkpoint where there is one; returns the last one."""
+def train(recipe: Recipe, run: Path) -> Path | None:
+    """Follow a recipe in a folder of its own, from its last checkpoint where there is one; returns the last one.
+
+    Of several processes all but the first return nothing.
+    """
     precision = best_precision() if recipe.precision == "auto" else recipe.precision
-    accelerator = Accelerator(mixed_precision="bf16" if precision == "bf16" else "no")
+    accelerator = Accelerator(
+        mixed_precision="bf16" if precision == "bf16" else "no",
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=_EVALUATION)],
+    )
     material = _material(recipe)
     steps = recipe.steps or math.ceil(recipe.epochs * len(material.training) / recipe.batch)
     if steps < 1:
@@ -94,14 +105,20 @@ def train(recipe: Recipe, run: Path) -> Path:
     lessons = Lessons(recipe, material.names, material.dataset, material.training)
     trainer = Trainer(recipe, accelerator, model, optimiser, average, steps, Stop())
     if not accelerator.is_main_process:
-        with stopped_by_signals(trainer.stop):
-            _follow(trainer, lessons, step)
-        return run
+        with stopped_by_signals(trainer.stop), closing(lessons.ahead(trainer.numbers(step))) as queue:
+            _follow(trainer, queue, step)
+        return None
     for name, document in ((RECIPE_FILE, recipe.to_dict()), (MODEL_FILE, model.config.to_dict())):
         write_text(run / name, json.dumps(document, indent=1) + "\n")
     images = validation_images(recipe, run, material.dataset, material.held_out) if recipe.evaluate else None
-    with Journal(run, step, steps) as journal, stopped_by_signals(trainer.stop):
-        return _lead(trainer, lessons, images, journal, run, step, seconds)
+    with (
+        Journal(run, step, steps) as journal,
+        stopped_by_signals(trainer.stop),
+        closing(lessons.ahead(trainer.numbers(step))) as queue,
+    ):
+        if recipe.evaluate and images is None:
+            journal.say("nothing is scored: name images with --set validation=visdrone:DIR or --set held_out=48")
+        return _lead(trainer, queue, images, journal, run, step, seconds)
 
 
 @dataclass
@@ -115,6 +132,7 @@ class Trainer:
     average: Average
     steps: int
     stop: Stop
+    stopping: bool = False
 
     def numbers(self, step: int) -> list[int]:
         """The lessons of this process from `step` to the end."""
@@ -171,9 +189,9 @@ class Trainer:
                 part, *_, kind = name.split("/")
                 sums[f"{part}/{kind}"] = sums.get(f"{part}/{kind}", 0.0) + float(value.detach()) / len(passes)
         self._add_up([p.grad for p in self.model.parameters() if p.grad is not None])
-        # Processes stop after the same step, whichever of them was asked to.
+        # Processes stop after the same step, whichever of them was asked to, and none that was asked later.
         loss, asked = self.accelerator.reduce(torch.stack([loss, loss.new_tensor(self.stop.asked)]), "sum").tolist()
-        self.stop.asked = asked > 0
+        self.stopping = asked > 0
         return {**sums, "loss": loss}
 
     def _add_up(self, gradients: Sequence[Tensor]) -> None:
@@ -191,7 +209,7 @@ class Trainer:
 
 def _lead(
     trainer: Trainer,
-    lessons: Lessons,
+    queue: Iterator[Lesson],
     images: AnnotatedDataset | None,
     journal: Journal,
     run: Path,
@@ -200,9 +218,8 @@ def _lead(
 ) -> Path:
     """Train as the process that reports, saves and evaluates."""
     recipe, steps = trainer.recipe, trainer.steps
-    queue = lessons.ahead(trainer.numbers(step))
     per = recipe.batch // trainer.accelerator.num_processes
-    while step < steps and not trainer.stop.asked:
+    while step < steps and not trainer.stopping:
         started = time.perf_counter()
         taken = [next(queue) for _ in range(per)]
         report = trainer.update(step, taken)
@@ -224,22 +241,21 @@ def _lead(
                 scores = score(trainer.model.config, trainer.average.tensors, recipe, images)
             journal.write({"step": step, "lessons": step * recipe.batch, **scores})
             journal.say(f"step {step}: " + ", ".join(f"{name} {value:.2f}" for name, value in scores.items()))
-        if step % recipe.checkpoint == 0 or step == steps or trainer.stop.asked:
+        if step % recipe.checkpoint == 0 or step == steps or trainer.stopping:
             save_state(run, trainer.state(step, seconds), recipe.keep)
-    if trainer.stop.asked and step < steps:
+    if trainer.stopping and step < steps:
         raise RunInterruptedError(f"{run}: stopped at step {step} of {steps} and saved; run the same command to resume")
     folder = newest(run)
     assert folder is not None
     return folder
 
 
-def _follow(trainer: Trainer, lessons: Lessons, step: int) -> None:
+def _follow(trainer: Trainer, queue: Iterator[Lesson], step: int) -> None:
     """Train as one of the other processes: the same steps, nothing reported."""
-    queue = lessons.ahead(trainer.numbers(step))
     per = trainer.recipe.batch // trainer.accelerator.num_processes
     for at in range(step, trainer.steps):
         trainer.update(at, [next(queue) for _ in range(per)])
-        if trainer.stop.asked:
+        if trainer.stopping:
             return
 
 

@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from vgtok.detect.hub import load
+from vgtok.detect.hub import find_detector
 from vgtok.detect.model import CoDetr
 from vgtok.detect.registry import detector_configuration
 from vgtok.detect.saving import filled
@@ -19,7 +19,8 @@ from vgtok.train.recipes import CONVERTED, DENSE
 def initial_model(recipe: Recipe, names: tuple[str, ...]) -> CoDetr:
     """A saved model, or a new one whose encoder may start from a checkpoint."""
     if recipe.start:
-        model = load(_start(recipe, names)).to("cpu").model
+        # Not on a GPU yet: every process would take the first one.
+        model = find_detector(_start(recipe, names)).model
         if model.config.names != names:
             raise InputError(
                 f"start: {recipe.start} knows other classes than the data; convert it with re-initialised classes"

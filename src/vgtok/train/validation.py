@@ -55,7 +55,8 @@ def score(
 ) -> dict[str, float]:
     """AP, AP50 and APS in points of these weights, read as the recipe reads."""
     model = filled(config, {name: tensor.cpu().float() for name, tensor in weights.items()}, "average")
-    detector = Detector(model, canvas=recipe.canvas, head=recipe.head)
+    device = next(iter(weights.values())).device
+    detector = Detector(model, canvas=recipe.canvas, head=recipe.head).to(device)
     rules = protocol_for(None, images.name, None)
     reader = Tokenizer(recipe.evaluate_budget, canvas=recipe.canvas, **recipe.reading)
     found = run_detector(detector, images, reader, rules.max_detections)
