@@ -15,18 +15,16 @@ from PIL import Image
 
 import vgtok
 from vgtok.data.synthetic import Scene, SceneConfig, render_scene
+from vgtok.detect.config import detector_configuration
 from vgtok.detect.detector import Detector
 from vgtok.detect.model import CoDetr
-from vgtok.detect.registry import detector_configuration
 from vgtok.encode.packing import pack
 from vgtok.show.overlay import COLOURS, draw_tokens
-from vgtok.show.panels import Panel, boxed, heat_map, panel_rows
+from vgtok.show.plot import Panel, boxed, heat_map, panel_rows
 from vgtok.tokenize.canvas import Canvas
-from vgtok.tokenize.frame import Frame
-from vgtok.tokenize.gate import GATES, fired_nodes, gated_splits
-from vgtok.tokenize.geometry import CELL, NODE, ROOT
+from vgtok.tokenize.geometry import CELL, NODE, ROOT, Frame
 from vgtok.tokenize.scores import SCORES
-from vgtok.tokenize.split import Nodes, busy_nodes
+from vgtok.tokenize.split import GATES, Nodes, busy_nodes, fired_nodes, gated_splits
 from vgtok.tokenize.tokens import Tokens, tokens_from_splits
 
 SIZE = (1000, 562)

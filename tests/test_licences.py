@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 from packaging.licenses import canonicalize_license_expression
 
-from vgtok.detect.hub import shipped_models
+from vgtok.detect.loading import shipped_models
 from vgtok.detect.saving import read_config
 
 ROOT = Path(__file__).parents[1]

@@ -9,14 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vgtok.calibrate.tables import load_table
     from vgtok.detect.detector import Detector
-    from vgtok.detect.hub import load
-    from vgtok.encode.wrap import unwrap, wrap
+    from vgtok.detect.loading import load
     from vgtok.errors import BudgetError, InputError, VGTokError
     from vgtok.export.runtime import OnnxDetector
+    from vgtok.hosts.wrap import unwrap, wrap
     from vgtok.tokenize.canvas import Canvas
-    from vgtok.tokenize.retention import RetentionTable
+    from vgtok.tokenize.retention import RetentionTable, load_table
     from vgtok.tokenize.tokenizer import Tokenizer
     from vgtok.tokenize.tokens import Tokens
 
@@ -27,12 +26,12 @@ _HOME = {
     "Tokens": "vgtok.tokenize.tokens",
     "Canvas": "vgtok.tokenize.canvas",
     "RetentionTable": "vgtok.tokenize.retention",
-    "load_table": "vgtok.calibrate.tables",
-    "load": "vgtok.detect.hub",
+    "load_table": "vgtok.tokenize.retention",
+    "load": "vgtok.detect.loading",
     "Detector": "vgtok.detect.detector",
     "OnnxDetector": "vgtok.export.runtime",
-    "wrap": "vgtok.encode.wrap",
-    "unwrap": "vgtok.encode.wrap",
+    "wrap": "vgtok.hosts.wrap",
+    "unwrap": "vgtok.hosts.wrap",
     "VGTokError": "vgtok.errors",
     "InputError": "vgtok.errors",
     "BudgetError": "vgtok.errors",

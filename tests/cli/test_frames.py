@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
-from vgtok.cli.frames import count_frames, frame_rate, read_video, write_video
+from vgtok.cli.video import count_frames, frame_rate, read_video, write_video
 from vgtok.errors import InputError
 
 Picture = np.ndarray[Any, np.dtype[np.uint8]]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vgtok import InputError
-from vgtok.cli.journal import LOG_SUFFIX, FrameLog, logged_frames
+from vgtok.cli.video import LOG_SUFFIX, FrameLog, logged_frames
 
 RECORD = {
     "tokens": 5,

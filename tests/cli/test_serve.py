@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vgtok.cli import main, serve
-from vgtok.detect import hub
+from vgtok.detect import loading as hub
 from vgtok.errors import InputError
 
 

@@ -8,7 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from vgtok.cli.main import app
-from vgtok.detect.hub import load, shipped_models
+from vgtok.detect.loading import load, shipped_models
 
 
 def test_it_is_small_and_says_what_it_is() -> None:

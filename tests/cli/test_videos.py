@@ -17,7 +17,7 @@ import pytest
 from tests.cli.conftest import counting
 from tests.command_line import Run
 from vgtok.cli.detections import Job
-from vgtok.cli.frames import read_video, write_video
+from vgtok.cli.video import read_video, write_video
 from vgtok.detect.detector import Detector
 
 COMMAND = [sys.executable, "-c", "from vgtok.cli.main import run; run()"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgtok.data.sequences import kept_apart, sequence_of
+from vgtok.data.subset import kept_apart, sequence_of
 
 
 @pytest.mark.parametrize(

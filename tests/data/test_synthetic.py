@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from vgtok import InputError
 from vgtok.data.synthetic import LAYOUTS, NAMES, Scene, SceneConfig, render_scene
 from vgtok.data.synthetic.casting import make_actor, make_ship, paint
-from vgtok.data.synthetic.compose import SMALLEST_SIDE, make_backdrop, paint_picture, visible_actors
 from vgtok.data.synthetic.geometry import Path, View
 from vgtok.data.synthetic.objects import EXTENTS, Actor, Kind
-from vgtok.data.synthetic.scene import furnish, resolve
+from vgtok.data.synthetic.scene import SMALLEST_SIDE, furnish, make_backdrop, paint_picture, resolve, visible_actors
 
 
 def extents_of(instances: np.ndarray, count: int) -> np.ndarray:

@@ -11,8 +11,8 @@ from vgtok.data.synthetic import render_scene
 from vgtok.detect.atss import ATSSHead
 from vgtok.detect.boxes import clip, decode
 from vgtok.detect.config import DetectorConfig
-from vgtok.detect.hub import load
-from vgtok.detect.suppression import nms
+from vgtok.detect.loading import load
+from vgtok.detect.nms import nms
 from vgtok.errors import InputError
 
 SIZE = (96, 128)

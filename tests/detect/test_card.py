@@ -7,10 +7,9 @@ import pytest
 from huggingface_hub import ModelCard
 
 from tests.detect.small_models import small_detector
-from vgtok.calibrate.tables import load_table
-from vgtok.detect.card import model_card
 from vgtok.detect.detector import Detector
-from vgtok.detect.saving import read_config, save_detector
+from vgtok.detect.saving import model_card, read_config, save_detector
+from vgtok.tokenize.retention import load_table
 
 
 def card(folder: Path, **changes: Any) -> str:

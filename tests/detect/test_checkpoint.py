@@ -10,10 +10,10 @@ from tests.detect.public_layout import public_layout
 from tests.detect.small_models import SMALL, small_detector
 from vgtok.detect import checkpoint
 from vgtok.detect.checkpoint import convert_co_detr, to_public, write_co_detr
-from vgtok.detect.coco_names import COCO
 from vgtok.detect.detector import Detector
 from vgtok.encode.loading import read_state
 from vgtok.errors import InputError
+from vgtok.names import COCO
 from vgtok.tokenize.canvas import fitted_size
 
 RUNTIME = {

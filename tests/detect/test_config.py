@@ -5,8 +5,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from vgtok.detect.config import DetectorConfig
-from vgtok.detect.registry import DETECTORS, detector_configuration
+from vgtok.detect.config import DETECTORS, DetectorConfig, detector_configuration
 from vgtok.errors import InputError
 
 

@@ -11,11 +11,11 @@ from PIL import Image
 
 from tests.detect.small_models import small_detector
 from vgtok import Tokenizer
-from vgtok.calibrate.tables import load_table
-from vgtok.detect.coco_names import COCO
 from vgtok.detect.detector import Detector
 from vgtok.detect.result import Result
 from vgtok.errors import InputError
+from vgtok.names import COCO
+from vgtok.tokenize.retention import load_table
 
 
 def picture(height: int, width: int, seed: int = 0) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
-from vgtok.detect.matching import assign_least_cost, matching_costs
+from vgtok.detect.losses import assign_least_cost, matching_costs
 
 SIZE = (64, 96)
 

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from tests.encode.small import frame, partition
-from vgtok.detect.heads import Head
+from vgtok.detect.config import DETECTORS, Head
 from vgtok.detect.model import CoDetr
-from vgtok.detect.registry import DETECTORS
 from vgtok.errors import InputError
 from vgtok.tokenize.tokens import Tokens
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from vgtok.detect.norms import ChannelNorm, GroupNorm
+from vgtok.detect.neck import ChannelNorm, GroupNorm
 
 
 def test_channel_norm_normalises_each_place() -> None:

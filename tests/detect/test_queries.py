@@ -6,13 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgtok.detect.boxes import to_corners
-from vgtok.detect.denoising import denoising_queries
-from vgtok.detect.feedback import feedback_queries
-from vgtok.detect.losses import PADDING, SetPrediction, Targets
-from vgtok.detect.queries import QueryGroups, QueryPart
+from vgtok.detect.deformable import whole
+from vgtok.detect.losses import PADDING, QueryGroups, QueryPart, SetPrediction, Targets
 from vgtok.detect.query_head import Encoded
 from vgtok.detect.roi import Positives
-from vgtok.detect.view import whole
+from vgtok.detect.training import denoising_queries, feedback_queries
 
 from .small_models import SMALL, small_model
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from vgtok.detect.roi_align import roi_align
+from vgtok.detect.roi import roi_align
 
 
 def read(plane: Tensor, y: float, x: float) -> Tensor:

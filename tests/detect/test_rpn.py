@@ -3,7 +3,7 @@
 import torch
 
 from tests.detect.small_models import SMALL
-from vgtok.detect.rpn import RPNHead
+from vgtok.detect.roi import RPNHead
 
 
 def test_a_proposal_without_area_is_dropped() -> None:

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.detect.small_models import ENCODER, small_detector
-from vgtok.calibrate.tables import load_table
 from vgtok.detect import saving
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import file_digest, load_detector, save_detector
 from vgtok.errors import InputError
+from vgtok.tokenize.retention import load_table
 
 
 def edited(folder: Path, **changes: Any) -> None:

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.encode.small import frame, partition
-from vgtok.detect.position import cell_codes
-from vgtok.detect.view import cut, whole
-from vgtok.encode.crop import Crop
+from vgtok.detect.deformable import cell_codes, cut, whole
+from vgtok.encode.packing import Crop
 from vgtok.errors import InputError
 
 from .small_models import small_model

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vgtok.detect.hub import shipped_models
+from vgtok.detect.loading import shipped_models
 from vgtok.detect.saving import read_config
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -22,7 +22,7 @@ from tests.docs.pages import ROOT, SHELL, Block, blocks, name_of, pages, spans
 from tests.docs.workspace import furnish
 from vgtok.cli import main
 from vgtok.detect import checkpoint
-from vgtok.detect.hub import shipped_models
+from vgtok.detect.loading import shipped_models
 
 LONG = frozenset({"bench", "train", "serve"})
 """Verbs that measure, learn or wait for visitors: parsed here, run by tests of their own."""
@@ -114,7 +114,7 @@ def test_blocks_run_in_the_order_of_the_page(
     # A released checkpoint of the size of the one in the workspace, and a hub that is this folder.
     monkeypatch.setattr(checkpoint.convert_co_detr, "__defaults__", (None, SMALL))
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(template / "model"))
-    monkeypatch.setattr("vgtok.detect.hub.push", lambda *_, **__: "address", raising=False)
+    monkeypatch.setattr("vgtok.detect.loading.push", lambda *_, **__: "address", raising=False)
     # A page must not find data its commands did not name.
     for name in ("VGTOK_VISDRONE", "VGTOK_AITODV2"):
         monkeypatch.delenv(name, raising=False)

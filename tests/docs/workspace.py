@@ -13,9 +13,9 @@ from tests.train.small import small_recipe
 from vgtok.data.convert import convert
 from vgtok.data.dataset import open_annotated
 from vgtok.data.synthetic import SceneConfig, render_scene
-from vgtok.data.visdrone import NAMES
 from vgtok.detect.checkpoint import write_co_detr
 from vgtok.detect.saving import save_detector
+from vgtok.names import VISDRONE as NAMES
 from vgtok.train.loop import train
 
 SIZE = (320, 192)

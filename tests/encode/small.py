@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from vgtok.encode.config import configuration
 from vgtok.encode.encoder import Encoder
-from vgtok.encode.registry import configuration
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
 

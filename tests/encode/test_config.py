@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from vgtok.encode.registry import CONFIGS, build_encoder, configuration
+from vgtok.encode.config import CONFIGS, configuration
+from vgtok.encode.encoder import build_encoder
 from vgtok.errors import InputError
 
 PARAMETERS = {"vit-tiny": 5.7, "vit-small": 22.1, "vit-base": 86.6, "vit-large": 304.4}

@@ -9,9 +9,9 @@ import torch
 
 from tests.encode.small import frame, partition, small_encoder
 from vgtok.encode.dense import encode_control, encode_dense
+from vgtok.encode.embed import place
 from vgtok.encode.encoder import Encoder, PackedRoutes, unpack
 from vgtok.encode.packing import pack
-from vgtok.encode.placement import place
 from vgtok.errors import InputError
 from vgtok.tokenize.split import Nodes
 from vgtok.tokenize.tokens import tokens_from_splits

@@ -5,10 +5,10 @@ from torch import nn
 from torch.nn import functional
 
 from tests.encode.small import frame, partition, small_encoder
-from vgtok.encode.counting import parameters_of
+from vgtok.encode.config import configuration
 from vgtok.encode.embed import FusionStage
 from vgtok.encode.encoder import Encoder
-from vgtok.encode.registry import configuration
+from vgtok.encode.flops import parameters_of
 
 
 def test_inert_at_initialisation_bit_for_bit() -> None:

@@ -7,10 +7,9 @@ import torch
 from safetensors.torch import save_file
 
 from tests.encode.small import small_encoder
-from vgtok.encode.encoder import Encoder
-from vgtok.encode.loading import load_weights, read_state
-from vgtok.encode.registry import build_encoder, configuration
-from vgtok.encode.sources import SOURCES
+from vgtok.encode.config import configuration
+from vgtok.encode.encoder import Encoder, build_encoder
+from vgtok.encode.loading import SOURCES, load_weights, read_state
 from vgtok.errors import InputError
 
 EVA = {"dim": 24, "heads": 2, "hidden": 64, "depth": 2, "table": (4, 4), "window": 8, "global_blocks": (1,)}

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vgtok.encode.config import configuration
 from vgtok.encode.packing import pack
-from vgtok.encode.registry import configuration
 from vgtok.tokenize.geometry import CELL, Extent
 from vgtok.tokenize.split import Nodes
 from vgtok.tokenize.tokens import Tokens, tokens_from_splits

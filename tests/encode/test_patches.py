@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from tests.encode.small import frame
-from vgtok.encode.config import Resampling
-from vgtok.encode.patches import cell_patches, normalise, region_patches, resample
-from vgtok.encode.registry import configuration
+from vgtok.encode.config import Resampling, configuration
+from vgtok.encode.embed import cell_patches, normalise, region_patches, resample
 
 CONFIG = configuration("vit-tiny")
 

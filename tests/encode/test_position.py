@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from vgtok.encode.position import read_table
-from vgtok.encode.rope import rotate, rotation
+from vgtok.encode.attention import rotate, rotation
+from vgtok.encode.embed import read_table
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(2, 20))

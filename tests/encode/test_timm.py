@@ -10,9 +10,8 @@ import vgtok
 from tests.encode.small import frame
 from vgtok.encode.dense import GridRoute, grid_rotations
 from vgtok.encode.encoder import Encoder
-from vgtok.encode.hosts import find_host
-from vgtok.encode.loading import check_state
-from vgtok.encode.sources import from_timm
+from vgtok.encode.loading import check_state, from_timm
+from vgtok.hosts.adapters import find_host
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,8 @@ from pathlib import Path
 
 from tests.data.folders import write_visdrone
 from vgtok.data.dataset import open_annotated
-from vgtok.evaluate.evaluation import apply_protocol
-from vgtok.evaluate.mistakes import find_mistakes
-from vgtok.evaluate.predictions import detections_of
+from vgtok.evaluate.detections import detections_of
+from vgtok.evaluate.evaluation import apply_protocol, find_mistakes
 from vgtok.evaluate.protocols import PROTOCOLS
 
 CARS = "\n".join(["10,10,20,20,1,4,0,0", "50,10,20,20,1,4,0,0", "10,50,20,20,1,4,0,0", "70,60,20,15,0,0,0,0"])

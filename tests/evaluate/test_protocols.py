@@ -18,8 +18,8 @@ from vgtok.data.coco import open_coco
 from vgtok.data.dataset import AnnotatedDataset, open_annotated
 from vgtok.data.rows import Role
 from vgtok.errors import InputError
+from vgtok.evaluate.detections import detections_of, read_predictions
 from vgtok.evaluate.evaluation import Evaluation, evaluate
-from vgtok.evaluate.predictions import detections_of, read_predictions
 from vgtok.evaluate.protocols import PROTOCOLS, protocol_for
 
 

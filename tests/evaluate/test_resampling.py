@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from tests.evaluate.scenes import random_scene
 from vgtok.data.dataset import open_annotated
-from vgtok.evaluate.boxes import Detections, GroundTruth, leading
+from vgtok.evaluate.detections import Detections, GroundTruth, detections_of, leading
 from vgtok.evaluate.evaluation import Scored, apply_protocol, evaluate_scored
-from vgtok.evaluate.predictions import detections_of
 from vgtok.evaluate.protocols import PROTOCOLS
 from vgtok.evaluate.resampling import draws, interval, resampled_metrics
 

@@ -3,7 +3,7 @@
 import pytest
 
 from vgtok.errors import InputError
-from vgtok.evaluate.statistics import mean_and_deviation, pooled_deviation, seed_floor, standard_error_of_difference
+from vgtok.evaluate.resampling import mean_and_deviation, pooled_deviation, seed_floor, standard_error_of_difference
 
 
 def test_runs_at_the_papers_operating_point() -> None:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from tests.detect.small_models import small_model
+from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector
-from vgtok.detect.heads import Head
 
 WINDOWED_VIT = {
     "dim": 24,

@@ -6,7 +6,7 @@ import pytest
 
 from tests.export.small_models import WINDOWED_VIT
 from vgtok import InputError
-from vgtok.encode.registry import configuration
+from vgtok.encode.config import configuration
 from vgtok.export.description import Description
 
 WHOLE = Description(

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from tests.export.small_models import WINDOWED_EVA02, WINDOWED_VIT, traceable_detector
-from vgtok.export.embedding import resampling_matrix
-from vgtok.export.graph import DetectorGraph
-from vgtok.export.layout import graph_inputs, window_buckets
+from vgtok.export.description import graph_inputs, window_buckets
+from vgtok.export.graph import DetectorGraph, resampling_matrix
 from vgtok.tokenize.canvas import fit_canvas
 from vgtok.tokenize.tokenizer import Tokenizer
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.tokenize.pyramids import random_pyramid
 from vgtok.encode.config import EncoderConfig
 from vgtok.encode.packing import pack
-from vgtok.export.layout import Bucket, graph_inputs, token_numbers, uniform_grids, window_buckets
+from vgtok.export.description import Bucket, graph_inputs, token_numbers, uniform_grids, window_buckets
 from vgtok.tokenize.canvas import Canvas
 from vgtok.tokenize.count import exact_splits, target_count
 from vgtok.tokenize.geometry import CELL, ROOT, Extent

@@ -12,8 +12,8 @@ from PIL import Image
 
 from tests.fuzz.mutations import ODD
 from vgtok import Tokenizer
-from vgtok.tokenize.gate import GATES
 from vgtok.tokenize.scores import SCORES
+from vgtok.tokenize.split import GATES
 
 _SANE: dict[str, Sequence[Any]] = {
     "budget": (0.0625, 0.25, 0.4, 0.7, 1.0),

@@ -22,20 +22,18 @@ from tests.detect.small_models import SMALL, small_detector
 from tests.fuzz.arguments import make_arguments, run_arguments
 from tests.fuzz.mutations import Mutate, mutate_bytes, mutate_fields, mutate_json, mutate_lines
 from vgtok import InputError, RetentionTable, Tokenizer
-from vgtok.calibrate.measure import Sweep, _is_measured, _table
-from vgtok.cli.detections import Job, write_coco, write_csv
-from vgtok.cli.journal import FrameLog, logged_frames
-from vgtok.cli.pictures import Pictures
+from vgtok.cli.detections import Job, Pictures, write_coco, write_csv
+from vgtok.cli.video import FrameLog, logged_frames
 from vgtok.data.coco import open_coco
 from vgtok.data.dataset import AnnotatedDataset
 from vgtok.data.visdrone import category_of, line_of, open_visdrone
 from vgtok.data.yolo import open_yolo
 from vgtok.detect.saving import load_detector, save_detector
 from vgtok.encode.loading import read_state
-from vgtok.evaluate.boxes import ground_truth
-from vgtok.evaluate.predictions import read_predictions
+from vgtok.evaluate.detections import ground_truth, read_predictions
 from vgtok.export.description import Description
 from vgtok.journal import Journal
+from vgtok.tokenize.calibrate import Sweep, _is_measured, _table
 from vgtok.tokenize.images import read_image
 from vgtok.train.recipe import Recipe
 

@@ -21,12 +21,10 @@ from PIL import Image
 from vgtok import Tokenizer
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import load_detector
-from vgtok.serve.answer import Service
 from vgtok.serve.endpoint import answer_errors, api_router
-from vgtok.serve.intake import SECONDS_OF_SILENCE, Intake
-from vgtok.serve.limits import Limits
+from vgtok.serve.limits import SECONDS_OF_SILENCE, Intake, Limits, Turns
 from vgtok.serve.server import DEFAULT_PLACES
-from vgtok.serve.turns import Turns
+from vgtok.serve.service import Service
 
 from .conftest import Running, connected, picture
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from vgtok.detect.saving import load_detector
-from vgtok.serve.answer import Settings
+from vgtok.serve.service import Settings
 from vgtok.tokenize.scores import SCORES
 
 from .conftest import Running

@@ -18,12 +18,10 @@ import pytest
 
 from tests.tokenize.hostile_files import POSTSCRIPT, two_formats
 from vgtok.errors import InputError
-from vgtok.serve.access import access_at
-from vgtok.serve.answer import Service
-from vgtok.serve.connections import MOST_CONNECTIONS, SECONDS_FOR_A_HEAD
-from vgtok.serve.limits import Limits, RefusedError
-from vgtok.serve.listeners import Listeners, _Frame
-from vgtok.serve.turns import Turns
+from vgtok.serve.access import MOST_CONNECTIONS, SECONDS_FOR_A_HEAD, access_at
+from vgtok.serve.limits import Limits, RefusedError, Turns
+from vgtok.serve.page import Listeners, _Frame
+from vgtok.serve.service import Service
 from vgtok.serve.uploads import Uploads
 
 from .conftest import ask, connected, picture, served
@@ -157,10 +155,10 @@ from pathlib import Path
 from gradio.context import LocalContext
 from gradio.exceptions import InvalidPathError
 from gradio.processing_utils import _check_allowed
-from vgtok.serve.answer import Service
+from vgtok.serve.service import Service
 from vgtok.serve.limits import Limits
 from vgtok.serve.page import build_page
-from vgtok.serve.turns import Turns
+from vgtok.serve.limits import Turns
 from vgtok.serve.uploads import Uploads
 LocalContext.blocks.set(build_page(Service(), Limits(), Uploads(Path("uploads"), 9), Turns(1), Turns(1)))
 try:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from vgtok.serve.limits import RefusedError
-from vgtok.serve.turns import Turns
+from vgtok.serve.limits import RefusedError, Turns
 
 
 async def taking_turns(turns: Turns, work: Callable[[], Any]) -> Any:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vgtok.show.detections_overlay import class_colour, draw_detections
+from vgtok.show.overlay import class_colour, draw_detections
 
 BOX = np.array([[60.0, 70.0, 90.0, 95.0]])
 

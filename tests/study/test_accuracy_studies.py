@@ -19,7 +19,7 @@ from vgtok.detect.result import Result as DetectorResult
 from vgtok.detect.result import Timings
 from vgtok.detect.saving import save_detector
 from vgtok.errors import InputError
-from vgtok.evaluate.boxes import Detections
+from vgtok.evaluate.detections import Detections
 from vgtok.show.plot import render_plot
 from vgtok.study.affine import RUNGS
 from vgtok.study.bands import _CLASSES, _printed_effect

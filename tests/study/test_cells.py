@@ -20,8 +20,8 @@ from vgtok.detect.detector import Detector
 from vgtok.detect.saving import load_detector, save_detector
 from vgtok.errors import InputError
 from vgtok.evaluate.evaluation import evaluate
+from vgtok.evaluate.inference import run_detector
 from vgtok.evaluate.protocols import PROTOCOLS
-from vgtok.evaluate.running import run_detector
 from vgtok.study.accuracy import open_trial
 from vgtok.study.cells import CellStore, Found, Reader, fingerprint, run_cells
 from vgtok.study.paper_accuracy import GATED, TOP_HAT

@@ -8,7 +8,7 @@ import pytest
 
 from tests.train.small import small_recipe
 from vgtok.cli import main
-from vgtok.evaluate.statistics import pooled_deviation, seed_floor
+from vgtok.evaluate.resampling import pooled_deviation, seed_floor
 from vgtok.study import grid as study
 from vgtok.study.grid import Grid, measure, report
 from vgtok.study.paper_accuracy import FUSED_GATED, GATED, SINGLE_PASS, TOP_HAT

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from vgtok.tokenize.gate import Structure
-from vgtok.tokenize.geometry import CELL, Extent
-from vgtok.tokenize.pyramid import Pyramid, nest
+from vgtok.tokenize.geometry import CELL, Extent, Pyramid, nest
+from vgtok.tokenize.split import Structure
 
 
 def random_pyramid(extent: Extent, seed: int, distinct: int = 6) -> Pyramid:

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from tests.tokenize.test_tokenizer import random_image
 from vgtok import Tokenizer
-from vgtok.tokenize.compact import compact
-from vgtok.tokenize.frame import Frame
-from vgtok.tokenize.geometry import CELL, NODE, ROOT
-from vgtok.tokenize.pyramid import children, parents
+from vgtok.tokenize.geometry import CELL, NODE, ROOT, Frame, children, parents
+from vgtok.tokenize.scores import compact
 
 
 @given(st.integers(1, 400), st.integers(1, 400), st.integers(0, 1000))

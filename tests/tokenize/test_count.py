@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from tests.tokenize.pyramids import random_pyramid, structure_of
 from vgtok import Tokenizer
 from vgtok.tokenize.count import exact_single_pass, exact_splits, target_count
-from vgtok.tokenize.gate import gated_splits
-from vgtok.tokenize.geometry import CELL, NODE, Extent
-from vgtok.tokenize.pyramid import Pyramid, nest
-from vgtok.tokenize.split import busy_nodes, count_tokens
+from vgtok.tokenize.geometry import CELL, NODE, Extent, Pyramid, nest
+from vgtok.tokenize.split import busy_nodes, count_tokens, gated_splits
 from vgtok.tokenize.tokens import tokens_from_splits
 
 extents = st.builds(Extent, st.integers(1, 700), st.integers(1, 700))

@@ -4,8 +4,7 @@ import pytest
 
 from vgtok.data.synthetic import render_scene
 from vgtok.errors import InputError
-from vgtok.tokenize.presets import PRESETS, preset
-from vgtok.tokenize.tokenizer import Tokenizer
+from vgtok.tokenize.tokenizer import PRESETS, Tokenizer, preset
 
 
 def test_each_preset_is_a_tokenizer_of_its_own() -> None:

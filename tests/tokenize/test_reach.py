@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
+from vgtok.tokenize.count import cheapest_change, nearest_gain
 from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent
-from vgtok.tokenize.reach import cheapest_change, nearest_gain
 from vgtok.tokenize.split import Nodes, count_tokens
 
 

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgtok.calibrate.tables import load_table, shipped_tables
 from vgtok.errors import BudgetError, InputError
-from vgtok.tokenize.retention import RetentionCurve, RetentionTable
+from vgtok.tokenize.retention import RetentionCurve, RetentionTable, load_table, shipped_tables
 
 CURVE = RetentionCurve("tophat", 0.2, (0.0, 50.0, 100.0), (0.8, 0.5, 0.1))
 TABLE = RetentionTable("test", {"images": 3}, (CURVE,))

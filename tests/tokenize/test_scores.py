@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from vgtok.tokenize.frame import Frame
-from vgtok.tokenize.geometry import CELL, NODE, ROOT
-from vgtok.tokenize.pyramid import children, parents
+from vgtok.tokenize.geometry import CELL, NODE, ROOT, Frame, children, parents
 from vgtok.tokenize.scores import SCORES, TOP_HAT_WIDTHS, top_hat_cells
 from vgtok.tokenize.structure import PAPER_FUSED, lambda_min_cells
 
@@ -83,7 +81,7 @@ def test_response_does_not_depend_on_the_size_of_a_small_target() -> None:
 def test_bands_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     image = noise(700, 90)
     whole = {name: SCORES[name](Frame(image)).fine for name in ("tophat", "lambda_min")}
-    monkeypatch.setattr("vgtok.tokenize.frame._BAND_PIXELS", 64 * 90)
+    monkeypatch.setattr("vgtok.tokenize.geometry._BAND_PIXELS", 64 * 90)
     for name, fine in whole.items():
         np.testing.assert_array_equal(SCORES[name](Frame(image)).fine, fine)
 

@@ -8,11 +8,18 @@ from hypothesis.extra import numpy as hnp
 
 from tests.tokenize.pyramids import random_pyramid, structure_of
 from vgtok.errors import InputError
-from vgtok.tokenize.frame import Frame
-from vgtok.tokenize.gate import GATES, Structure, fired_nodes, gated_splits
-from vgtok.tokenize.geometry import CELL, NODE, Extent
-from vgtok.tokenize.pyramid import Pyramid, parents
-from vgtok.tokenize.split import Nodes, busy_nodes, count_tokens, percentile_threshold, single_pass
+from vgtok.tokenize.geometry import CELL, NODE, Extent, Frame, Pyramid, parents
+from vgtok.tokenize.split import (
+    GATES,
+    Nodes,
+    Structure,
+    busy_nodes,
+    count_tokens,
+    fired_nodes,
+    gated_splits,
+    percentile_threshold,
+    single_pass,
+)
 from vgtok.tokenize.tokens import tokens_from_splits
 
 extents = st.builds(Extent, st.integers(1, 400), st.integers(1, 400))

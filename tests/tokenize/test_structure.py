@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.ndimage
 
-from vgtok.tokenize.frame import Frame
+from vgtok.tokenize.geometry import Frame
 from vgtok.tokenize.structure import (
     FULL_SIZE,
     HALF_SIZE,

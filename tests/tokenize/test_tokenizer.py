@@ -15,10 +15,10 @@ import vgtok
 from vgtok import BudgetError, InputError, RetentionTable, Tokenizer
 from vgtok.data.dataset import images_in
 from vgtok.tokenize.canvas import fit_canvas
-from vgtok.tokenize.gate import GATES, Structure
-from vgtok.tokenize.pyramid import Pyramid, nest
+from vgtok.tokenize.geometry import Pyramid, nest
 from vgtok.tokenize.retention import RetentionCurve
 from vgtok.tokenize.scores import SCORES
+from vgtok.tokenize.split import GATES, Structure
 
 
 def random_image(height: int, width: int, seed: int) -> np.ndarray:

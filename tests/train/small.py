@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from vgtok.train.recipe import Recipe
-from vgtok.train.recipes import recipe_named
+from vgtok.train.recipe import Recipe, recipe_named
 
 
 def small_recipe(**changes: object) -> Recipe:

@@ -21,13 +21,12 @@ from vgtok.detect.saving import save_detector
 from vgtok.detect.training import LossKinds
 from vgtok.errors import InputError
 from vgtok.train import loop
-from vgtok.train.journal import read_metrics
-from vgtok.train.lessons import Lessons
 from vgtok.train.model import initial_model
-from vgtok.train.optimiser import make_optimiser
+from vgtok.train.optimizer import make_optimiser
 from vgtok.train.outcome import detector_of
-from vgtok.train.recipes import branched
-from vgtok.train.state import checkpoints, load_state, newest
+from vgtok.train.recipe import branched
+from vgtok.train.run_folder import checkpoints, load_state, newest, read_metrics
+from vgtok.train.samples import Lessons
 
 from .small import small_recipe
 

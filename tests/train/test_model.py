@@ -9,16 +9,15 @@ import torch
 from tests.detect.public_layout import public_layout
 from tests.detect.small_models import ENCODER, SMALL, small_detector, small_model
 from tests.encode.small import frame, partition
-from vgtok.data.visdrone import NAMES
 from vgtok.detect.checkpoint import convert_co_detr
 from vgtok.detect.model import CoDetr
 from vgtok.detect.saving import load_detector, save_detector
 from vgtok.errors import InputError
+from vgtok.names import VISDRONE as NAMES
 from vgtok.train import loop
 from vgtok.train.model import initial_model, prepared
 from vgtok.train.outcome import detector_of
-from vgtok.train.recipe import Recipe
-from vgtok.train.recipes import RECIPES, recipe_named
+from vgtok.train.recipe import RECIPES, Recipe, recipe_named
 
 from .small import small_recipe
 

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from vgtok.errors import InputError
-from vgtok.train.recipe import Recipe
-from vgtok.train.recipes import RECIPES, recipe_named
+from vgtok.train.recipe import RECIPES, Recipe, recipe_named
 
 
 def test_fields_are_set_from_text_as_their_kind() -> None:

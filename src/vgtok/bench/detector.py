@@ -13,10 +13,10 @@ import torch
 
 from vgtok.bench.timing import process_peak_megabytes
 from vgtok.data.synthetic import render_scene
+from vgtok.detect.config import detector_configuration
 from vgtok.detect.model import CoDetr
-from vgtok.detect.registry import detector_configuration
-from vgtok.encode.counting import default_threads
 from vgtok.encode.dense import encode_dense
+from vgtok.encode.flops import default_threads
 from vgtok.tokenize.canvas import fit_canvas
 from vgtok.tokenize.images import read_image
 from vgtok.tokenize.tokenizer import Tokenizer

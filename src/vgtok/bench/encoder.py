@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from vgtok.bench.timing import process_peak_megabytes
-from vgtok.encode.counting import default_threads, execution_flops, peak_megabytes
-from vgtok.encode.executions import EXECUTIONS
-from vgtok.encode.registry import build_encoder
+from vgtok.encode.dense import EXECUTIONS
+from vgtok.encode.encoder import build_encoder
+from vgtok.encode.flops import default_threads, execution_flops, peak_megabytes
 from vgtok.parallel import progress_bar
 from vgtok.tokenize.canvas import Canvas, fit_canvas
 from vgtok.tokenize.images import read_image

@@ -123,8 +123,8 @@ def _with_vgtok(truth: Path, results: Path) -> Callable[[], float]:
     import faster_coco_eval  # noqa: F401  imported before the clock starts
 
     from vgtok.data.coco import open_coco
+    from vgtok.evaluate.detections import read_predictions
     from vgtok.evaluate.evaluation import evaluate
-    from vgtok.evaluate.predictions import read_predictions
     from vgtok.evaluate.protocols import protocol_for
 
     def run() -> float:

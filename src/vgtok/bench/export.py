@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from vgtok.bench.timing import interleaved_medians
 from vgtok.data.synthetic import render_scene
+from vgtok.detect.config import detector_configuration
 from vgtok.detect.detector import Detector
 from vgtok.detect.model import CoDetr
-from vgtok.detect.registry import detector_configuration
 from vgtok.errors import VGTokError
+from vgtok.export.description import graph_inputs
 from vgtok.export.graph import HeadGraph
-from vgtok.export.layout import graph_inputs
 from vgtok.export.onnx_file import FEATURES, OUTPUTS, export_onnx
 from vgtok.export.runtime import OnnxDetector
 from vgtok.tokenize.canvas import Canvas, fit_canvas

@@ -13,12 +13,12 @@ from typing import Any, Literal, get_args
 import torch
 
 from vgtok.data.synthetic import render_scene
+from vgtok.detect.config import detector_configuration
 from vgtok.detect.model import CoDetr
-from vgtok.detect.registry import detector_configuration
 from vgtok.detect.training import LossKinds
-from vgtok.encode.counting import default_threads
+from vgtok.encode.flops import default_threads
 from vgtok.tokenize.tokenizer import Tokenizer
-from vgtok.train.precision import best_precision
+from vgtok.train.optimizer import best_precision
 
 _SEED = 7
 _TOGETHER = 4

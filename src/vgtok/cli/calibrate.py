@@ -9,11 +9,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from vgtok.calibrate.measure import RANKS, Sweep, measure_table
 from vgtok.cli import options
 from vgtok.data.dataset import open_dataset
 from vgtok.errors import BudgetError
 from vgtok.parallel import default_workers
+from vgtok.tokenize.calibrate import RANKS, Sweep, measure_table
 from vgtok.tokenize.retention import RetentionTable
 
 _SHOWN_BUDGETS = (0.8, 0.7, 0.6, 0.4, 0.2)

@@ -79,9 +79,8 @@ def run(
     json_: options.Json = False,
 ) -> None:
     """Turn the averaged weights of a training run into a model folder with its card and the losses of the run."""
-    from vgtok.calibrate.tables import load_table
-    from vgtok.detect.card import model_card
-    from vgtok.detect.saving import CARD_FILE, read_config, save_detector
+    from vgtok.detect.saving import CARD_FILE, model_card, read_config, save_detector
+    from vgtok.tokenize.retention import load_table
     from vgtok.train.outcome import HISTORY_FILE, detector_of, training_history, training_section
 
     rows = [_measured(path) for path in evaluation or ()]

@@ -19,12 +19,9 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from vgtok.cli import options
-from vgtok.cli.detections import PARTS, Job, Output, write_coco, write_csv
-from vgtok.cli.frames import VIDEO_SUFFIXES, count_frames, is_video
-from vgtok.cli.inputs import expanded, output_names
-from vgtok.cli.journal import logged_frames
-from vgtok.cli.pictures import Pictures
-from vgtok.cli.videos import Video
+from vgtok.cli.detections import PARTS, Job, Output, Pictures, write_coco, write_csv
+from vgtok.cli.options import expanded, output_names
+from vgtok.cli.video import VIDEO_SUFFIXES, Video, count_frames, is_video, logged_frames
 from vgtok.data.dataset import IMAGE_SUFFIXES
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import locked, stamp
@@ -57,7 +54,7 @@ def detect(
     json_: options.Json = False,
 ) -> None:
     """Detect objects at a token budget; run it again to go on where it stopped."""
-    from vgtok.detect.hub import load, shipped_models
+    from vgtok.detect.loading import load, shipped_models
 
     errors = Console(stderr=True, soft_wrap=True)
     failed: list[dict[str, str]] = []

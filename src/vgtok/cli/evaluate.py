@@ -15,9 +15,8 @@ from vgtok.cli.detect import HeadName
 from vgtok.data.dataset import open_annotated
 from vgtok.data.subset import spread
 from vgtok.errors import InputError
-from vgtok.evaluate.evaluation import ClassResult, Evaluation, apply_protocol, evaluate_scored
-from vgtok.evaluate.mistakes import find_mistakes
-from vgtok.evaluate.predictions import read_predictions
+from vgtok.evaluate.detections import read_predictions
+from vgtok.evaluate.evaluation import ClassResult, Evaluation, apply_protocol, evaluate_scored, find_mistakes
 from vgtok.evaluate.protocols import protocol_for
 
 
@@ -65,8 +64,8 @@ def evaluate(
         with errors.status("reading"):
             detections = read_predictions(predictions, dataset)
     else:
-        from vgtok.detect.hub import load
-        from vgtok.evaluate.running import run_detector
+        from vgtok.detect.loading import load
+        from vgtok.evaluate.inference import run_detector
         from vgtok.tokenize.tokenizer import Tokenizer
 
         assert model is not None
@@ -82,7 +81,7 @@ def evaluate(
         scored = apply_protocol(dataset, detections, rules)
         result = evaluate_scored(dataset.name, scored, len(detections), rules)
     if report is not None:
-        from vgtok.show.evaluation_report import write_report
+        from vgtok.show.report import write_report
 
         with errors.status("writing the report"):
             origin = {"source": data, **({"predictions": str(predictions)} if predictions else run)}

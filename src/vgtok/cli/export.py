@@ -41,7 +41,7 @@ def onnx(
     json_: options.Json = False,
 ) -> None:
     """Write one ONNX file for frames of one size, for `vgtok.OnnxDetector` and any other runtime."""
-    from vgtok.detect.hub import load
+    from vgtok.detect.loading import load
     from vgtok.export.onnx_file import export_onnx
 
     frame = None if size is None else options.frame_size(size)

@@ -22,8 +22,8 @@ def models(
     json_: options.Json = False,
 ) -> None:
     """List detectors: configurations to train or to convert checkpoints for, and models the package ships."""
-    from vgtok.detect.hub import shipped_models
-    from vgtok.detect.registry import DETECTORS
+    from vgtok.detect.config import DETECTORS
+    from vgtok.detect.loading import shipped_models
     from vgtok.detect.saving import read_config
 
     if name is not None and name not in DETECTORS:
@@ -53,9 +53,9 @@ def models(
 
 def _counted(name: str) -> dict[str, Any]:
     """Parameters of a configuration, the fusion of coarse tokens, which no dense model has, apart; and its cost."""
-    from vgtok.detect.counting import detection_flops, detector_parameters
-    from vgtok.detect.registry import DETECTORS
-    from vgtok.encode.counting import execution_flops
+    from vgtok.detect.config import DETECTORS
+    from vgtok.detect.flops import detection_flops, detector_parameters
+    from vgtok.encode.flops import execution_flops
 
     config = DETECTORS[name]
     parts = detector_parameters(config)

@@ -15,7 +15,7 @@ from vgtok.cli import options
 from vgtok.errors import InputError
 
 if TYPE_CHECKING:
-    from vgtok.serve.answer import Service
+    from vgtok.serve.service import Service
 
 _DEFAULT_MODEL = "vgtok-tiny"
 
@@ -71,10 +71,10 @@ def serve(
 
 
 def _service(model: str | None, score_threshold: float) -> "Service":
-    from vgtok.serve.answer import Service
+    from vgtok.serve.service import Service
 
     try:
-        from vgtok.detect.hub import load
+        from vgtok.detect.loading import load
 
         detector = load(model or _DEFAULT_MODEL)
         # Visitors learn what a model is called, not where it lies.

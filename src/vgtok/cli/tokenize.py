@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from vgtok.cli import options
-from vgtok.cli.inputs import expanded, output_names
+from vgtok.cli.options import expanded, output_names
 from vgtok.errors import VGTokError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import progress_bar

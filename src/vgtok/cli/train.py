@@ -53,8 +53,7 @@ def train(
 
 def _chosen(recipe: str, settings: dict[str, str]) -> "Recipe":
     """A recipe by name, from a file, or that of the run a checkpoint belongs to, as a branch that decays."""
-    from vgtok.train.recipe import read_recipe
-    from vgtok.train.recipes import branched, recipe_named
+    from vgtok.train.recipe import branched, read_recipe, recipe_named
 
     path = Path(recipe)
     if path.is_dir():
@@ -73,7 +72,7 @@ def _settings(texts: list[str]) -> dict[str, str]:
 
 
 def _list(json_: bool) -> None:
-    from vgtok.train.recipes import RECIPES
+    from vgtok.train.recipe import RECIPES
 
     if json_:
         print(json.dumps({name: recipe.to_dict() for name, recipe in RECIPES.items()}))

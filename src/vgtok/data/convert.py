@@ -18,6 +18,7 @@ from vgtok.data.dataset import AnnotatedDataset
 from vgtok.data.rows import Problem, Role, Row, common_folder, summarize
 from vgtok.errors import InputError
 from vgtok.files import write_text
+from vgtok.names import VISDRONE
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def convert(dataset: AnnotatedDataset, target: str, out: Path) -> Conversion:
 
 
 def _to_visdrone(dataset: AnnotatedDataset, rows: Rows, out: Path, loss: _Loss) -> tuple[str, list[Row]]:
-    labels = {label: visdrone.NAMES.index(name) for label, name in enumerate(dataset.names) if name in visdrone.NAMES}
+    labels = {label: VISDRONE.index(name) for label, name in enumerate(dataset.names) if name in VISDRONE}
     if not labels:
         raise InputError(f"visdrone: knows none of the classes {', '.join(dataset.names)}, only its own ten")
     written = []

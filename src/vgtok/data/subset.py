@@ -1,8 +1,11 @@
-"""Part of an annotated data set: the same interface over fewer images, for a first look, or over fewer classes."""
+"""Parts of a data set: by image, by class, evenly spaced, or whole sequences kept apart for validation."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
+from zlib import crc32
 
 import numpy as np
 
@@ -93,3 +96,34 @@ def spread(dataset: AnnotatedDataset, count: int) -> AnnotatedDataset:
     if count >= total:
         return dataset
     return Subset(dataset, tuple(number * total // count for number in range(count)))
+
+
+_FRAME_NUMBER = re.compile(r"[-_. ]*\d+$")
+
+
+def sequence_of(image: Path) -> str:
+    """The folder and name an image shares with its neighbors: up to the first underscore, or without its number.
+
+    >>> sequence_of(Path("images/0000002_00005_d_0000014.jpg")), sequence_of(Path("flight-0012.png"))
+    ('images/0000002', 'flight')
+    """
+    name, underscore, _ = image.stem.partition("_")
+    return (image.parent / (name if underscore else _FRAME_NUMBER.sub("", image.stem))).as_posix()
+
+
+def kept_apart(images: Sequence[Path], count: int) -> list[int]:
+    """At least `count` of the images in whole sequences, none longer than a quarter of that; the same ones every time.
+
+    Where all sequences are longer, the shortest are taken.
+    """
+    members: dict[str, list[int]] = {}
+    for index, image in enumerate(images):
+        members.setdefault(sequence_of(image), []).append(index)
+    # In an order that has nothing to do with names, long sequences last.
+    order = sorted(members, key=lambda name: (max(len(members[name]), count // 4), crc32(name.encode())))
+    apart: list[int] = []
+    for name in order:
+        if len(apart) >= count:
+            break
+        apart += members[name]
+    return sorted(apart)

@@ -14,23 +14,11 @@ from vgtok.data.dataset import Annotations, images_in
 from vgtok.data.rows import Problem, Reading, Role, Row, annotations_of, image_size, numbered, reading_of
 from vgtok.errors import InputError
 from vgtok.files import read_lines
-
-NAMES = (
-    "pedestrian",
-    "people",
-    "bicycle",
-    "car",
-    "van",
-    "truck",
-    "tricycle",
-    "awning-tricycle",
-    "bus",
-    "motor",
-)
+from vgtok.names import VISDRONE
 
 REGION = 0
 OTHERS = 11
-CATEGORIES = tuple(range(1, len(NAMES) + 1))
+CATEGORIES = tuple(range(1, len(VISDRONE) + 1))
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
 """A whole number of a size that a float can stand beside; a longer one is no place in an image."""
@@ -44,7 +32,7 @@ class VisDrone:
     annotation_folder: Path
     problems: tuple[Problem, ...] = ()
     name: str = "visdrone"
-    names: tuple[str, ...] = NAMES
+    names: tuple[str, ...] = VISDRONE
     category_ids: tuple[int, ...] = CATEGORIES
 
     @property
@@ -92,7 +80,7 @@ def line_of(row: Row, category: int) -> str:
 
 
 def category_of(row: Row) -> int:
-    """The category number of a row whose label counts in NAMES."""
+    """The category number of a row whose label counts in VISDRONE."""
     if row.role is Role.REGION or row.label < 0:
         return OTHERS if row.role is Role.OTHERS else REGION
     return row.label + 1

@@ -7,15 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vgtok.detect.anchors import BACKGROUND, level_anchors
 from vgtok.detect.boxes import clip, decode, paired_iou, to_centres
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.losses import PRIOR, Targets, focal
-from vgtok.detect.norms import ConvNorm
-from vgtok.detect.postprocess import Prediction
-from vgtok.detect.roi import Positives
-from vgtok.detect.suppression import nms, soft_nms_by_class
-from vgtok.detect.survivors import ANCHOR_OVERLAP, LEAST_SCORE, SOFT_ANCHORS
+from vgtok.detect.neck import ConvNorm
+from vgtok.detect.nms import Prediction, nms, soft_nms_by_class
+from vgtok.detect.numpy_nms import ANCHOR_OVERLAP, LEAST_SCORE, SOFT_ANCHORS
+from vgtok.detect.roi import BACKGROUND, Positives, level_anchors
 
 _SCALE = 8.0
 _STDS = (0.1, 0.1, 0.2, 0.2)

@@ -13,17 +13,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vgtok.detect.coco_names import COCO
-from vgtok.detect.config import DetectorConfig
+from vgtok.detect.config import DETECTORS, DetectorConfig
 from vgtok.detect.detector import Detector
 from vgtok.detect.model import CoDetr
-from vgtok.detect.registry import DETECTORS
 from vgtok.detect.saving import filled
 from vgtok.encode.config import EncoderConfig
-from vgtok.encode.loading import check_tensors, read_state
-from vgtok.encode.sources import from_codetr
+from vgtok.encode.loading import check_tensors, from_codetr, read_state
 from vgtok.errors import InputError
 from vgtok.files import replacing
+from vgtok.names import COCO
 
 LICENCE = (
     "Converted from a released Co-DETR checkpoint. The licence of these weights is unresolved: "

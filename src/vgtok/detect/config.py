@@ -1,14 +1,18 @@
-"""What a detector is, as one frozen dataclass: every size is a value of it, and it survives a round trip by JSON."""
+"""What a detector is, as one frozen dataclass, and the configurations by name."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
-from vgtok.encode.config import EncoderConfig
-from vgtok.encode.registry import configuration
+from vgtok.encode.config import EncoderConfig, configuration
 from vgtok.errors import InputError
 from vgtok.fields import check_fields
+from vgtok.names import VISDRONE
+
+Head = Literal["query", "atss"]
+"""The head of queries, or the one-stage head trained beside it."""
+
 
 Auxiliary = Literal["roi", "atss"]
 """Heads that help training; the RoI head brings the region proposals it reads with it."""
@@ -23,7 +27,7 @@ _STRIDES = (4, 8, 16, 32, 64)
 class DetectorConfig:
     """One Co-DETR.
 
-    `encoder` names a configuration of `vgtok.encode.registry` and `encoder_overrides` the fields it changes; `names`
+    `encoder` names a configuration of `vgtok.encode.config` and `encoder_overrides` the fields it changes; `names`
     are the classes. `strides` of the pyramid are powers of two in pixels, one level each. `denoising` is the number of
     noised queries a group count is made of, `positives` the most boxes an auxiliary head hands to the decoder.
     The ATSS head has `atss_convs` convolutions before its outputs; an object smaller than `atss_least_cells` cells
@@ -109,3 +113,39 @@ class DetectorConfig:
         if lacking := {"encoder", "names"} - values.keys():
             raise InputError(f"config: lacks {', '.join(sorted(lacking))}")
         return cls(**values)
+
+
+DETECTORS: dict[str, DetectorConfig] = {
+    "co-detr-eva02-large": DetectorConfig("eva02-large", VISDRONE),
+    "co-detr-eva02-base": DetectorConfig("eva02-base", VISDRONE),
+    "co-detr-eva02-small": DetectorConfig("eva02-small", VISDRONE, queries=900, hidden=1024),
+    "co-detr-vit-tiny": DetectorConfig(
+        "vit-tiny",
+        VISDRONE,
+        # Windows of 16 cells and no global block: what attention sees in a crop is then what it sees in a frame, and
+        # as many cells as the encoder was pretrained on. The class token belongs to no window.
+        {"window": 16, "global_blocks": (), "prefix": 0},
+        queries=900,
+        strides=(8, 16, 32),
+        dim=96,
+        heads=4,
+        points=2,
+        hidden=384,
+        encoder_layers=2,
+        decoder_layers=3,
+        denoising=100,
+        positives=100,
+        roi_hidden=256,
+        roi_samples=64,
+        proposals_before=1000,
+        proposals=300,
+    ),
+}
+"""Every detector by name."""
+
+
+def detector_configuration(name: str, **changes: Any) -> DetectorConfig:
+    """The configuration called `name`, with fields changed by keyword."""
+    if name not in DETECTORS:
+        raise InputError(f"detector: '{name}' is not one of {', '.join(DETECTORS)}")
+    return replace(DETECTORS[name], **changes)

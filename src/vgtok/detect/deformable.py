@@ -1,14 +1,47 @@
-"""Multi-scale deformable attention in plain PyTorch: each query reads a few points per level, bilinearly.
-
-Queries run in chunks, so that the points of 196,416 positions never lie in memory together.
-"""
+"""Deformable attention over several maps, the codes of positions, and what part of a frame the maps show."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+
+@dataclass(frozen=True)
+class View:
+    """A share of the frame is `shift` + `scale` times the share of the map: (B, 1, 2) each, x before y.
+
+    A batch of whole frames has one shift of zero and one scale of one for all.
+    """
+
+    shift: Tensor
+    scale: Tensor
+
+    def on_frame(self, points: Tensor) -> Tensor:
+        """(S, 2) shares of the map to (B, S, 2) shares of the frames."""
+        return self.shift + self.scale * points
+
+    def on_map(self, boxes: Tensor) -> Tensor:
+        """(B, Q, 4) boxes, centre and size as shares of the frames, as shares of the map."""
+        return torch.cat([(boxes[..., :2] - self.shift) / self.scale, boxes[..., 2:] / self.scale], dim=-1)
+
+
+def whole(like: Tensor) -> View:
+    """The view of maps that show whole frames, on the device of `like`."""
+    return View(torch.zeros(1, 1, 2, device=like.device), torch.ones(1, 1, 2, device=like.device))
+
+
+def cut(
+    corners: Sequence[tuple[int, int]], size: tuple[int, int], frames: Sequence[tuple[int, int]], like: Tensor
+) -> View:
+    """B maps of `size` (height, width) px, each at its (x, y) in a frame of its own (height, width) px."""
+    # (B, 1, 2), width before height
+    extent = torch.tensor(frames, device=like.device, dtype=torch.float32).flip(1)[:, None]
+    shift = torch.tensor(corners, device=like.device, dtype=torch.float32)[:, None] / extent
+    return View(shift, torch.tensor([size[1], size[0]], device=like.device) / extent)
+
 
 QUERIES_AT_ONCE = 16384
 """Queries whose sampled points are in memory at one time: 0.3 GB for the largest model."""
@@ -105,3 +138,108 @@ def sample(maps: Sequence[Tensor], places: Tensor, weights: Tensor) -> Tensor:
         total = total + (read * share[:, None]).sum(dim=2)
     # (B * heads, D / heads, q) to (B, q, D)
     return torch.unflatten(total, 0, (batch, heads)).flatten(1, 2).transpose(1, 2)
+
+
+def sine_code(values: Tensor, features: int, temperature: float) -> Tensor:
+    """(...,) shares of the image to (..., features): sine and cosine in turn, at falling frequencies."""
+    pairs = torch.arange(features // 2, device=values.device, dtype=values.dtype)
+    angles = values[..., None] * (2 * math.pi) / temperature ** (2 * pairs / features)
+    # (..., features / 2, 2), sine first in every pair
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
+
+
+def box_code(boxes: Tensor, features: int, order: tuple[int, int, int, int]) -> Tensor:
+    """(..., 4) boxes, centre and size, to (..., 4 * features): the coordinates' codes one after another."""
+    return sine_code(boxes[..., list(order)], features, 10000.0).flatten(-2)
+
+
+DECODER_ORDER = (1, 0, 2, 3)
+"""The decoder reads y before x; positives fed back by auxiliary heads are coded x first."""
+
+FEEDBACK_ORDER = (0, 1, 2, 3)
+
+
+def cell_codes(shapes: Shapes, features: int, view: View) -> list[Tensor]:
+    """(B, rows * columns, 2 * features) of every level: row code, then column code, counted from one."""
+    codes = []
+    for rows, columns in shapes:
+        # Ends of the cells as shares of the map, (n, 2), then of the frame, (B, n)
+        down, right = (
+            view.on_frame((torch.arange(1, n + 1, device=view.shift.device) / n)[:, None].expand(-1, 2))[..., axis]
+            for n, axis in ((rows, 1), (columns, 0))
+        )
+        row_code = sine_code(down, features, 20.0)[:, :, None].expand(-1, -1, columns, -1)
+        column_code = sine_code(right, features, 20.0)[:, None].expand(-1, rows, -1, -1)
+        codes.append(torch.cat([row_code, column_code], dim=-1).flatten(1, 2))
+    return codes
+
+
+def cell_centres(shapes: Shapes, like: Tensor) -> list[Tensor]:
+    """(rows * columns, 2) x, y of every level's cell centres as a share of the image."""
+    centres = []
+    for rows, columns in shapes:
+        y, x = ((torch.arange(n, device=like.device, dtype=like.dtype) + 0.5) / n for n in (rows, columns))
+        centres.append(torch.cartesian_prod(y, x).flip(-1))
+    return centres
+
+
+@dataclass(frozen=True)
+class Padding:
+    """`sizes` are the (rows, columns) of each level that show the image, `filled` (levels, 2) their share of the map.
+
+    `filled` has x before y; `beyond` (S,) is true for the cells of all levels that lie outside the image.
+    """
+
+    sizes: tuple[tuple[int, int], ...]
+    filled: Tensor
+    beyond: Tensor
+
+    def on_image(self, points: Sequence[Tensor]) -> list[Tensor]:
+        """(n, 2) shares of each level's map as shares of the image."""
+        return [part / share for part, share in zip(points, self.filled, strict=True)]
+
+    def on_maps(self, places: Tensor) -> Tensor:
+        """(..., 2) points or (..., 4) boxes as shares of the image to (..., levels, 2 or 4) shares of each map."""
+        return places[..., None, :] * self.filled.repeat(1, places.shape[-1] // 2)
+
+    def codes(self, shapes: Shapes, features: int) -> list[Tensor]:
+        """(1, rows * columns, 2 * features) of every level, rows and columns counted as far as the image goes.
+
+        A row beyond the image has the code of the last one, but every cell of a column beyond it has that of row 0.
+        """
+        codes = []
+        for (rows, columns), (high, wide) in zip(shapes, self.sizes, strict=True):
+            down, right = (
+                (torch.arange(1, n + 1, device=self.beyond.device) / real).clamp(max=1)
+                for n, real in ((rows, high), (columns, wide))
+            )
+            inside = torch.arange(columns, device=down.device) < wide, torch.arange(rows, device=down.device) < high
+            # (rows, columns) shares, zero where the other axis has left the image
+            by_row, by_column = down[:, None] * inside[0], right * inside[1][:, None]
+            codes.append(torch.cat([sine_code(part, features, 20.0) for part in (by_row, by_column)], dim=-1))
+        return [code.flatten(0, 1)[None] for code in codes]
+
+
+def padding_of(image: tuple[int, int], padded: tuple[int, int], shapes: Shapes, like: Tensor) -> Padding | None:
+    """The padding of levels of these shapes over an image of (height, width) px that was padded to `padded`, or None.
+
+    A cell lies in the image if the pixel at its first corner does.
+    """
+    if image == padded:
+        return None
+    sizes = tuple(
+        (_cells_inside(rows, padded[0], image[0]), _cells_inside(columns, padded[1], image[1]))
+        for rows, columns in shapes
+    )
+    filled = [(wide / columns, high / rows) for (rows, columns), (high, wide) in zip(shapes, sizes, strict=True)]
+    beyond = []
+    for (rows, columns), (high, wide) in zip(shapes, sizes, strict=True):
+        mask = torch.ones(rows, columns, dtype=torch.bool, device=like.device)
+        mask[:high, :wide] = False
+        beyond.append(mask.flatten())
+    return Padding(sizes, torch.tensor(filled, device=like.device, dtype=like.dtype), torch.cat(beyond))
+
+
+def _cells_inside(cells: int, padded: int, real: int) -> int:
+    """How many of the cells that divide `padded` px begin within the first `real` px."""
+    return sum(place * padded // cells < real for place in range(cells))

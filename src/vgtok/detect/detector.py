@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vgtok.detect.config import Auxiliary
-from vgtok.detect.heads import Head
+from vgtok.detect.config import Auxiliary, Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.result import Result, Timings
 from vgtok.errors import InputError
@@ -77,7 +76,7 @@ class Detector:
 
         `vgtok.load` also takes released Co-DETR checkpoints, and uses the GPU where there is one.
         """
-        from vgtok.detect.hub import from_pretrained
+        from vgtok.detect.loading import from_pretrained
 
         return from_pretrained(name_or_path, revision)
 
@@ -106,7 +105,7 @@ class Detector:
 
         The repository is made where there is none, private where asked; log in first with `hf auth login` or HF_TOKEN.
         """
-        from vgtok.detect.hub import push
+        from vgtok.detect.loading import push
 
         return push(self, repository, private=private, message=message, auxiliary=auxiliary, half=half)
 

@@ -1,14 +1,43 @@
-"""Losses of predictions with their targets: quality focal, L1 and generalised IoU for queries, focal for anchors."""
+"""Match queries to objects, group them, and score the match."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn import functional
 
 from vgtok.detect.boxes import paired_iou, to_centres, to_corners
-from vgtok.detect.matching import assign_least_cost, matching_costs
+
+COSTS: Mapping[str, float] = {"class": 2.0, "l1": 5.0, "giou": 2.0}
+"""Weights of the three costs."""
+
+
+def matching_costs(logits: Tensor, boxes: Tensor, labels: Tensor, targets: Tensor, size: tuple[int, int]) -> Tensor:
+    """(Q, N) cost of each of Q predictions for each of N objects.
+
+    `logits` (Q, classes), `boxes` (Q, 4) centre and size as shares of `size` (height, width), `labels` (N,), `targets`
+    (N, 4) corners in pixels.
+    """
+    scale = boxes.new_tensor([size[1], size[0], size[1], size[0]])
+    chance = logits.sigmoid()
+    # The focal loss a prediction would have as this class, less the one it would have as background.
+    as_object = -0.25 * (1 - chance) ** 2 * (chance + 1e-12).log()
+    as_background = -0.75 * chance**2 * (1 - chance + 1e-12).log()
+    by_class = (as_object - as_background)[:, labels]
+    by_distance = torch.cdist(boxes, to_centres(targets / scale), p=1)
+    by_overlap = -paired_iou((to_corners(boxes) * scale)[:, None], targets[None])[1]
+    return COSTS["class"] * by_class + COSTS["l1"] * by_distance + COSTS["giou"] * by_overlap
+
+
+def assign_least_cost(costs: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows and columns (K,) of the one-to-one assignment of least total cost; K is the smaller side of (Q, N)."""
+    # A broken prediction must not stop training: it is merely the last choice.
+    finite = torch.nan_to_num(costs.detach().float(), nan=1e4, posinf=1e4, neginf=-1e4)
+    rows, columns = linear_sum_assignment(finite.cpu().numpy())
+    return torch.as_tensor(rows, device=costs.device), torch.as_tensor(columns, device=costs.device)
+
 
 QUERY_WEIGHTS: Mapping[str, float] = {"class": 1.0, "l1": 5.0, "giou": 2.0}
 """Weights of a query's three losses."""
@@ -104,3 +133,64 @@ def focal(logits: Tensor, labels: Tensor) -> Tensor:
     wrong = torch.where(goal > 0, 1 - chance, chance)
     alpha = torch.where(goal > 0, 0.25, 0.75)
     return functional.binary_cross_entropy_with_logits(logits, goal, reduction="none") * alpha * wrong**2
+
+
+@dataclass(frozen=True)
+class QueryPart:
+    """Queries of one origin: `content` (B, n, D), `boxes` (B, n, 4) as shares, `group` (n,) numbers from zero.
+
+    `assigned` says what they should predict; those it marks as padding are seen by none.
+    """
+
+    content: Tensor
+    boxes: Tensor
+    group: Tensor
+    sees_proposals: bool
+    assigned: Assigned
+
+
+@dataclass(frozen=True)
+class QueryGroups:
+    """All further queries of a batch, by the name of their origin."""
+
+    parts: Mapping[str, QueryPart]
+
+    @property
+    def content(self) -> Tensor:
+        """(B, G, D)."""
+        return torch.cat([part.content for part in self.parts.values()], dim=1)
+
+    @property
+    def boxes(self) -> Tensor:
+        """(B, G, 4)."""
+        return torch.cat([part.boxes for part in self.parts.values()], dim=1)
+
+    def hidden(self, proposals: int) -> Tensor:
+        """(B, Q, Q) true where the row's query must not see the column's; Q counts the proposals before the groups."""
+        first = next(iter(self.parts.values()))
+        numbers = [torch.zeros(proposals, dtype=torch.long, device=first.group.device)]
+        looks = [torch.zeros(proposals, dtype=torch.bool, device=first.group.device)]
+        real = [torch.ones(len(first.boxes), proposals, dtype=torch.bool, device=first.group.device)]
+        taken = 1
+        for part in self.parts.values():
+            numbers.append(part.group + taken)
+            looks.append(torch.full_like(part.group, part.sees_proposals, dtype=torch.bool))
+            real.append(part.assigned.labels != PADDING)
+            taken = int(numbers[-1].max()) + 1
+        number, look = torch.cat(numbers), torch.cat(looks)
+        # (Q, Q) by groups, then (B, Q, Q) without padding; a query always sees itself, so no row is empty
+        visible = (number[:, None] == number[None]) | (look[:, None] & (number[None] == 0))
+        visible = visible & torch.cat(real, dim=1)[:, None]
+        return ~(visible | torch.eye(len(number), dtype=torch.bool, device=number.device))
+
+    def split(self, prediction: SetPrediction) -> tuple[SetPrediction, dict[str, SetPrediction]]:
+        """Part a prediction for all (B, Q) queries into the proposals' and that of each part by name."""
+        lengths = [part.boxes.shape[1] for part in self.parts.values()]
+        lengths = [prediction.boxes.shape[1] - sum(lengths), *lengths]
+        pieces = [
+            SetPrediction(logits, boxes)
+            for logits, boxes in zip(
+                *(torch.split(part, lengths, dim=1) for part in (prediction.logits, prediction.boxes)), strict=True
+            )
+        ]
+        return pieces[0], dict(zip(self.parts, pieces[1:], strict=True))

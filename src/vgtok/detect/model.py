@@ -12,19 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from vgtok.detect.atss import ATSSHead
-from vgtok.detect.config import DetectorConfig
-from vgtok.detect.heads import Head
+from vgtok.detect.config import DetectorConfig, Head
+from vgtok.detect.deformable import View, cut
 from vgtok.detect.losses import Targets
-from vgtok.detect.postprocess import Prediction, best_boxes
-from vgtok.detect.pyramid import Pyramid
+from vgtok.detect.neck import Pyramid
+from vgtok.detect.nms import Prediction, best_boxes
 from vgtok.detect.query_head import QueryHead
-from vgtok.detect.roi import RoIHead
-from vgtok.detect.rpn import RPNHead
+from vgtok.detect.roi import RoIHead, RPNHead
 from vgtok.detect.training import LossKinds, group_losses
-from vgtok.detect.view import View, cut
-from vgtok.encode.crop import Crop, whole_frame
 from vgtok.encode.dense import encode_dense
 from vgtok.encode.encoder import Encoder
+from vgtok.encode.packing import Crop, whole_frame
 from vgtok.errors import InputError
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokens import Tokens

@@ -13,14 +13,21 @@ from torch import Tensor, nn
 
 from vgtok.detect.boxes import inverse_sigmoid
 from vgtok.detect.config import DetectorConfig
-from vgtok.detect.deformable import QUERIES_AT_ONCE, Shapes
-from vgtok.detect.losses import PRIOR, SetPrediction
-from vgtok.detect.norms import GroupNorm
-from vgtok.detect.padding import Padding, padding_of
-from vgtok.detect.position import FEEDBACK_ORDER, box_code, cell_centres, cell_codes
-from vgtok.detect.queries import QueryGroups
+from vgtok.detect.deformable import (
+    FEEDBACK_ORDER,
+    QUERIES_AT_ONCE,
+    Padding,
+    Shapes,
+    View,
+    box_code,
+    cell_centres,
+    cell_codes,
+    padding_of,
+    whole,
+)
+from vgtok.detect.losses import PRIOR, QueryGroups, SetPrediction
+from vgtok.detect.neck import GroupNorm
 from vgtok.detect.transformer import Decoder, Encoder
-from vgtok.detect.view import View, whole
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.detect.coco_names import COCO, COCO_IDS
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import write_bytes, write_text
+from vgtok.names import COCO, COCO_IDS
 from vgtok.tokenize.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Result:
 
     def plot(self, *, score_threshold: float = SHOWN_SCORE, tokens: bool = False) -> "Image.Image":
         """The image with detections of at least this score outlined, over its tokens where asked."""
-        from vgtok.show.detections_overlay import draw_detections
+        from vgtok.show.overlay import draw_detections
 
         kept = self.scores >= score_threshold
         picture = self.tokens.overlay(self.image) if tokens else self.image

@@ -1,25 +1,250 @@
-"""The RoI head: proposals to classes and boxes, by features aligned to each; its positives become decoder queries."""
+"""The region heads: anchors, proposals, RoI pooling and the losses of both."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vgtok.detect.anchors import assign_by_overlap, sample
-from vgtok.detect.boxes import decode, paired_iou
+from vgtok.detect.boxes import decode, encode, paired_iou
 from vgtok.detect.config import DetectorConfig
+from vgtok.detect.deformable import Shapes
 from vgtok.detect.losses import Targets
-from vgtok.detect.norms import ConvNorm
-from vgtok.detect.roi_align import roi_align
+from vgtok.detect.neck import ConvNorm
+from vgtok.detect.nms import nms, overlaps
+
+BACKGROUND = -1
+UNDECIDED = -2
+"""What an anchor answers for when it answers for no object: nothing, or it is left out of the loss."""
+
+_ANCHORS_AT_ONCE = 8192
+"""Anchors compared with all objects at one time: their overlaps then stay in a processor's cache."""
+
+
+def level_anchors(
+    shapes: Shapes, strides: tuple[int, ...], scales: tuple[float, ...], ratios: tuple[float, ...], like: Tensor
+) -> list[Tensor]:
+    """(rows * columns * ratios * scales, 4) corner boxes of every level, on the device of `like`.
+
+    An anchor stands on its cell's first corner; a ratio is height over width at the same area, a scale is in strides.
+    """
+    anchors = []
+    for (rows, columns), stride in zip(shapes, strides, strict=True):
+        ratio = torch.tensor(ratios, device=like.device).repeat_interleave(len(scales)).sqrt()
+        side = torch.tensor(scales, device=like.device).repeat(len(ratios)) * stride
+        half = torch.stack([side / ratio, side * ratio], dim=-1) / 2
+        y, x = (torch.arange(n, device=like.device, dtype=torch.float32) * stride for n in (rows, columns))
+        # (rows * columns, 1, 2) places and (1, ratios * scales, 2) half sides
+        place = torch.cartesian_prod(y, x).flip(-1)[:, None]
+        anchors.append(torch.cat([place - half, place + half], dim=-1).flatten(0, 1))
+    return anchors
+
+
+def assign_by_overlap(boxes: Tensor, objects: Tensor, positive: float, negative: float, *, keep_best: bool) -> Tensor:
+    """(A,) object each of (A, 4) boxes answers for among (N, 4): its best one if it overlaps by `positive` or more.
+
+    Below `negative` a box is background, between the two undecided. With `keep_best`, an object whose best overlap is
+    at least `negative` also gets every box that reaches it.
+    """
+    owner = torch.full((len(boxes),), BACKGROUND, dtype=torch.long, device=boxes.device)
+    if not len(objects) or not len(boxes):
+        return owner
+    best_of_object = torch.zeros(len(objects), device=boxes.device)
+    claims = []
+    for start, (chunk, part) in zip(range(0, len(boxes), _ANCHORS_AT_ONCE), _chunks(boxes, owner), strict=True):
+        overlap = overlaps(chunk, objects)
+        best, index = overlap.max(dim=1)
+        part[best >= negative] = UNDECIDED
+        part[best >= positive] = index[best >= positive]
+        if keep_best:
+            best_here = overlap.amax(dim=0)
+            box, thing = ((overlap == best_here) & (best_here >= negative)).nonzero(as_tuple=True)
+            claims.append((box + start, thing, best_here[thing]))
+            best_of_object = torch.maximum(best_of_object, best_here)
+    if keep_best:
+        box, thing, value = (torch.cat(column) for column in zip(*claims, strict=True))
+        reached = value == best_of_object[thing]
+        # Where several objects claim a box, the last one has it.
+        claimed = torch.full_like(owner, BACKGROUND).scatter_reduce(0, box[reached], thing[reached], "amax")
+        owner = torch.where(claimed >= 0, claimed, owner)
+    return owner
+
+
+def _chunks(boxes: Tensor, owner: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """(A, 4) boxes and views of their (A,) owners, some at a time."""
+    return zip(*(torch.split(part, _ANCHORS_AT_ONCE) for part in (boxes, owner)), strict=True)
+
+
+def sample(owner: Tensor, count: int, share: float) -> tuple[Tensor, Tensor]:
+    """Indices of positives and of background drawn from (A,) owners: `count` in all, at most `share` positive."""
+    positives, negatives = (owner >= 0).nonzero().flatten(), (owner == BACKGROUND).nonzero().flatten()
+    positives = _drawn(positives, int(count * share))
+    return positives, _drawn(negatives, count - len(positives))
+
+
+def _drawn(indices: Tensor, count: int) -> Tensor:
+    """At most `count` of (n,) indices, at random."""
+    return indices[torch.randperm(len(indices), device=indices.device)[:count]]
+
+
+def roi_align(
+    features: Tensor, rois: Tensor, output_size: tuple[int, int], scale: float, sampling: int | None = None
+) -> Tensor:
+    """Read (R, 5) regions, image number and x0 y0 x1 y1 in pixels, from (B, C, H, W) maps: (R, C, oh, ow).
+
+    `scale` maps pixels to cells (one over the stride); the first cell's centre lies half a stride in. A bin is the mean
+    of `sampling` x `sampling` bilinear points, or of one point per cell it spans, rounded up, where none is given.
+    Gradients reach the features, not the regions.
+    """
+    channels, height, width = features.shape[1:]
+    rows, columns = output_size
+    # (B * H * W, C): a row per cell
+    table = features.permute(0, 2, 3, 1).reshape(-1, channels)
+    if not len(rois):
+        return torch.unflatten(table[:0], 0, (0, rows, columns)).permute(0, 3, 1, 2)
+    rois = rois.detach().float()
+    first_cell = rois[:, 0].long() * (height * width)
+    # (R, 2) first corner and sides in cells, x before y
+    corner = rois[:, 1:3] * scale - 0.5
+    side = (rois[:, 3:5] - rois[:, 1:3]) * scale
+    bins = side.new_tensor([columns, rows])
+    points = (side / bins).ceil().clamp(min=1).long() if sampling is None else torch.full_like(side, sampling).long()
+    indices, weights, counts, order = [], [], [], []
+    for across, down in torch.unique(points, dim=0).tolist():
+        member = ((points[:, 0] == across) & (points[:, 1] == down)).nonzero().flatten()
+        # (r, ow, 2 * across) columns of cells and (r, oh, 2 * down) rows, with their weights
+        column, column_weight = _taps(corner[member, 0], side[member, 0], columns, across, width)
+        row, row_weight = _taps(corner[member, 1], side[member, 1], rows, down, height)
+        # (r, oh, ow, 2 * down, 2 * across)
+        index = row[:, :, None, :, None] * width + column[:, None, :, None, :]
+        weight = row_weight[:, :, None, :, None] * column_weight[:, None, :, None, :]
+        indices.append((index + first_cell[member, None, None, None, None]).flatten())
+        weights.append(weight.flatten())
+        counts.append(torch.full((len(member) * rows * columns,), 4 * across * down, device=rois.device))
+        order.append(member)
+    sizes = torch.cat(counts)
+    # (R * oh * ow, C), regions in the order of the groups; then each back at its place
+    out = functional.embedding_bag(
+        torch.cat(indices),
+        table,
+        sizes.cumsum(0) - sizes,
+        per_sample_weights=torch.cat(weights).to(table.dtype),
+        mode="sum",
+    )
+    out = torch.unflatten(out, 0, (-1, rows, columns)).permute(0, 3, 1, 2)
+    return out.index_select(0, torch.cat(order).argsort())
+
+
+def _taps(corner: Tensor, side: Tensor, bins: int, points: int, cells: int) -> tuple[Tensor, Tensor]:
+    """Along one axis, the two cells each sample point of each bin reads and their weights: both (r, bins, 2 * points).
+
+    A point up to one cell beyond the map reads the edge; farther out it reads nothing.
+    """
+    step = side / (bins * points)
+    offset = torch.arange(bins * points, device=corner.device) + 0.5
+    at = corner[:, None] + offset * step[:, None]
+    inside = (at >= -1) & (at <= cells)
+    at = at.clamp(0, cells - 1)
+    low = at.floor()
+    upper = at - low
+    index = torch.stack([low, (low + 1).clamp(max=cells - 1)], dim=-1).long()
+    weight = torch.stack([1 - upper, upper], dim=-1) * (inside[..., None] / points)
+    # (r, bins * points, 2) to (r, bins, points * 2)
+    return index.reshape(-1, bins, 2 * points), weight.reshape(-1, bins, 2 * points)
+
+
+_SCALES = tuple(4 * 2 ** (octave / 3) for octave in range(3))
+_RATIOS = (0.5, 1.0, 2.0)
+_PROPOSAL_STDS = (1.0, 1.0, 1.0, 1.0)
+_POSITIVE, _NEGATIVE, _SAMPLES, _PROPOSAL_SHARE = 0.7, 0.3, 256, 0.5
+_PROPOSAL_OVERLAP = 0.7
+
+
+class RPNHead(nn.Module):
+    """One convolution, then a score and a box per anchor; strides are the pyramid's and one coarser."""
+
+    def __init__(self, config: DetectorConfig) -> None:
+        super().__init__()
+        self.strides = (*config.strides, 2 * config.strides[-1])
+        self.before, self.after = config.proposals_before, config.proposals
+        self.weight = config.auxiliary_weight
+        anchors = len(_SCALES) * len(_RATIOS)
+        self.rpn_conv = nn.Conv2d(config.dim, config.dim, 3, padding=1)
+        self.rpn_cls = nn.Conv2d(config.dim, anchors, 1)
+        self.rpn_reg = nn.Conv2d(config.dim, 4 * anchors, 1)
+        for layer in (self.rpn_conv, self.rpn_cls, self.rpn_reg):
+            nn.init.normal_(layer.weight, std=0.01)
+            nn.init.constant_(cast(Tensor, layer.bias), 0.0)
+
+    def forward(self, maps: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """A (B, D, rows, columns) map per stride to (B, A_l) logits and (B, A_l, 4) deltas of its anchors."""
+        logits, deltas = [], []
+        for level in maps:
+            features = functional.relu(self.rpn_conv(level))
+            # (B, anchors * k, rows, columns) to (B, rows * columns * anchors, k)
+            logits.append(self.rpn_cls(features).permute(0, 2, 3, 1).flatten(1))
+            boxes = self.rpn_reg(features).permute(0, 2, 3, 1).flatten(1)
+            deltas.append(torch.unflatten(boxes, 1, (-1, 4)))
+        return logits, deltas
+
+    def loss(
+        self, maps: Sequence[Tensor], targets: Sequence[Targets], size: tuple[int, int]
+    ) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """Losses `class` and `l1` over B images, and the (P, 4) proposals of each, for an image of (height, width)."""
+        logits, deltas = self(maps)
+        anchors = self._anchors(maps)
+        flat_logits, flat_deltas, every = torch.cat(logits, dim=1), torch.cat(deltas, dim=1), torch.cat(anchors)
+        by_class, by_box, count = flat_logits.new_zeros(()), flat_logits.new_zeros(()), 0
+        for image, target in enumerate(targets):
+            owner = assign_by_overlap(every, target.boxes, _POSITIVE, _NEGATIVE, keep_best=True)
+            positives, negatives = sample(owner, _SAMPLES, _PROPOSAL_SHARE)
+            chosen = torch.cat([positives, negatives])
+            truth = torch.zeros(len(chosen), device=chosen.device)
+            truth[: len(positives)] = 1
+            by_class = by_class + functional.binary_cross_entropy_with_logits(
+                flat_logits[image, chosen].float(), truth, reduction="sum"
+            )
+            goal = encode(every[positives], target.boxes[owner[positives]])
+            by_box = by_box + (flat_deltas[image, positives].float() - goal).abs().sum()
+            count += len(chosen)
+        losses = {"class": by_class, "l1": by_box}
+        losses = {name: self.weight * total / max(count, 1) for name, total in losses.items()}
+        with torch.no_grad():
+            proposals = [
+                self._proposals([level[image] for level in logits], [level[image] for level in deltas], anchors, size)
+                for image in range(len(targets))
+            ]
+        return losses, proposals
+
+    def _anchors(self, maps: Sequence[Tensor]) -> list[Tensor]:
+        shapes = [(level.shape[2], level.shape[3]) for level in maps]
+        return level_anchors(shapes, self.strides, _SCALES, _RATIOS, maps[0])
+
+    def _proposals(
+        self, logits: Sequence[Tensor], deltas: Sequence[Tensor], anchors: Sequence[Tensor], size: tuple[int, int]
+    ) -> Tensor:
+        """(P, 4) best boxes of one image, from (A_l,) logits and (A_l, 4) deltas; levels do not suppress each other."""
+        boxes, scores, levels = [], [], []
+        for number, (logit, delta, anchor) in enumerate(zip(logits, deltas, anchors, strict=True)):
+            best = logit.topk(min(self.before, len(logit)))
+            boxes.append(decode(anchor[best.indices], delta[best.indices].float(), _PROPOSAL_STDS, size))
+            scores.append(best.values.float())
+            levels.append(torch.full_like(best.indices, number))
+        every = torch.cat(boxes)
+        # What lies wholly beyond the image was cut to nothing.
+        real = (every[:, 2:] > every[:, :2]).all(dim=1)
+        every = every[real]
+        return every[nms(every, torch.cat(scores)[real], torch.cat(levels)[real], _PROPOSAL_OVERLAP)[: self.after]]
+
 
 _SIDE = 7
 _FINEST = 56
 """Regions up to twice this side are read from the finest map, then a level coarser with each doubling."""
 _CONVOLUTIONS = 4
-_STDS = (0.05, 0.05, 0.1, 0.1)
-_OVERLAP, _SHARE = 0.5, 0.25
+_ROI_STDS = (0.05, 0.05, 0.1, 0.1)
+_ROI_OVERLAP, _ROI_SHARE = 0.5, 0.25
 _GIOU_WEIGHT = 10.0
 
 
@@ -86,8 +311,8 @@ class RoIHead(nn.Module):
         for image, (proposed, target) in enumerate(zip(proposals, targets, strict=True)):
             # The objects themselves join: early on no proposal would overlap one.
             boxes = torch.cat([target.boxes, proposed])
-            owner = assign_by_overlap(boxes, target.boxes, _OVERLAP, _OVERLAP, keep_best=False)
-            found, empty = sample(owner, self.samples, _SHARE)
+            owner = assign_by_overlap(boxes, target.boxes, _ROI_OVERLAP, _ROI_OVERLAP, keep_best=False)
+            found, empty = sample(owner, self.samples, _ROI_SHARE)
             chosen = torch.cat([found, empty])
             label = torch.full((len(chosen),), self.classes, dtype=torch.long, device=chosen.device)
             label[: len(found)] = target.labels[owner[found]]
@@ -102,7 +327,7 @@ class RoIHead(nn.Module):
             return {"class": zero, "giou": zero}, positives
         logits, deltas = self(maps, region)
         objects = label < self.classes
-        decoded = decode(region[objects, 1:], deltas[objects].float(), _STDS)
+        decoded = decode(region[objects, 1:], deltas[objects].float(), _ROI_STDS)
         by_class = functional.cross_entropy(logits.float(), label)
         by_overlap = (1 - paired_iou(decoded, goal)[1]).sum() / len(region)
         losses = {"class": by_class, "giou": _GIOU_WEIGHT * by_overlap}

@@ -11,10 +11,7 @@ from torch import Tensor, nn
 
 from vgtok.detect.boxes import inverse_sigmoid
 from vgtok.detect.config import DetectorConfig
-from vgtok.detect.deformable import QUERIES_AT_ONCE, DeformableAttention, Shapes
-from vgtok.detect.padding import Padding
-from vgtok.detect.position import DECODER_ORDER, box_code
-from vgtok.detect.view import View
+from vgtok.detect.deformable import DECODER_ORDER, QUERIES_AT_ONCE, DeformableAttention, Padding, Shapes, View, box_code
 
 
 class EncoderLayer(nn.Module):

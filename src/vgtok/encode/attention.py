@@ -1,9 +1,4 @@
-"""Attention inside contiguous groups of one packed sequence: one function, a ladder of backends chosen at run time.
-
-The zero cells that pad an edge window of a released model all have the same key and value, so they are one virtual
-key whose logit is raised by the logarithm of their number. `masked` is the reference every other backend is tested
-against; none needs a package beyond torch except `flash`.
-"""
+"""Attention within groups of a packed sequence, by the fastest backend the device has; rotary positions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +14,27 @@ from torch.nn import functional
 
 from vgtok.encode.packing import Groups
 from vgtok.errors import InputError
+
+REFERENCE_GRID = 16.0
+"""Cells per side of the grid the frequencies were trained on: any other grid or window is stretched onto it."""
+
+
+def rotation(row: Tensor, column: Tensor, head_dim: int) -> Tensor:
+    """(N,) coordinates as shares of the grid, from 0 to below 1, to (N, head_dim / 2) unit complex numbers."""
+    exponent = torch.arange(0, head_dim // 2, 2, device=row.device, dtype=torch.float32) / (head_dim // 2)
+    frequency = 10000.0**-exponent
+    # (N, head_dim / 4) each; rows fill the first half of a head, columns the second.
+    angles = [share[:, None] * REFERENCE_GRID * frequency for share in (row, column)]
+    angle = torch.cat(angles, dim=1)
+    return torch.polar(torch.ones_like(angle), angle)
+
+
+def rotate(values: Tensor, rotations: Tensor) -> Tensor:
+    """Turn (..., N, C, heads, head_dim) by (N, head_dim / 2) rotations; half precision is turned in fp32."""
+    # (..., N, C, heads, head_dim / 2) complex
+    pairs = torch.view_as_complex(torch.unflatten(values.float(), -1, (-1, 2)))
+    turned = pairs * rotations[:, None, None, :]
+    return torch.view_as_real(turned).flatten(-2).to(values.dtype)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vgtok.encode.attention import Keys
+from vgtok.encode.attention import Keys, rotate
 from vgtok.encode.config import EncoderConfig
-from vgtok.encode.rope import rotate
 
 
 def draw_survivors(count: int, rate: float, like: Tensor) -> Tensor:

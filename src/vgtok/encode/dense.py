@@ -1,26 +1,23 @@
-"""The same weights on full grids: the dense model as it is released, and the paper's scatter control.
+"""The same encoder on the whole grid: the dense reference, a control, and each way to run a frame by name."""
 
-Written apart from the packed path, as a plain windowed ViT is: images are convolved, the position table is resized,
-windows are padded with zeros after the first norm and nothing masks them. The control embeds the retained tokens,
-returns them to the grid before the first block and so computes on every cell.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from vgtok.encode.attention import rotation
 from vgtok.encode.block import Attention, Route, draw_survivors
 from vgtok.encode.config import EncoderConfig
-from vgtok.encode.embed import project_grid
+from vgtok.encode.embed import normalise, place, project_grid
 from vgtok.encode.encoder import Encoder, Features, valid_areas
 from vgtok.encode.packing import pack
-from vgtok.encode.patches import normalise
-from vgtok.encode.placement import place
-from vgtok.encode.rope import rotation
 from vgtok.errors import InputError
+from vgtok.tokenize.canvas import Canvas
+from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
 
 
@@ -116,3 +113,40 @@ class GridRoute(Route):
     def survivors(self, branch: Tensor, rate: float) -> Tensor:
         """(B, 1, 1) drop-path factors for the (B, L, D) branch."""
         return draw_survivors(len(branch), rate, branch)[:, None, None]
+
+
+def canvas_pixels(canvas: Canvas, encoder: Encoder) -> Tensor:
+    """The valid pixels as (3, H, W) uint8 on the encoder's device: a view where that is the host."""
+    return torch.from_numpy(canvas.image).permute(2, 0, 1).to(encoder.embedding.table.device)
+
+
+def run_dense(encoder: Encoder, canvas: Canvas, tokenizer: Tokenizer) -> Tensor:
+    """Every cell a token: (D, rows, columns). The tokenizer is not asked."""
+    with torch.inference_mode():
+        return encode_dense(encoder, canvas_pixels(canvas, encoder)[None]).maps[0]
+
+
+def run_packed(encoder: Encoder, canvas: Canvas, tokenizer: Tokenizer) -> Tensor:
+    """Tokenize and run packed: (D, rows, columns)."""
+    with torch.inference_mode():
+        features: Features = encoder([canvas_pixels(canvas, encoder)], [tokenizer.partition(canvas)])
+        return features.maps[0]
+
+
+def run_control(encoder: Encoder, canvas: Canvas, tokenizer: Tokenizer) -> Tensor:
+    """Tokenize, scatter at once, run every cell: (D, rows, columns)."""
+    with torch.inference_mode():
+        return encode_control(encoder, [canvas_pixels(canvas, encoder)], [tokenizer.partition(canvas)]).maps[0]
+
+
+EXECUTIONS: dict[str, Callable[[Encoder, Canvas, Tokenizer], Tensor]] = {
+    "dense": run_dense,
+    "packed": run_packed,
+    "control": run_control,
+}
+"""The three executions by name."""
+
+
+def cell_similarity(features: Tensor, reference: Tensor) -> NDArray[np.float32]:
+    """Cosine similarity of two (D, rows, columns) maps, cell by cell: (rows, columns)."""
+    return np.asarray(functional.cosine_similarity(features, reference, dim=0).cpu().numpy())

@@ -1,17 +1,169 @@
-"""Patches to packed token vectors: one projection for every size, the fusion of coarse tokens, absolute position."""
+"""Pixels under tokens to embeddings: where tokens lie, their patches and positions, and the fusion of coarse tokens."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vgtok.encode.config import EncoderConfig
+from vgtok.encode.config import EncoderConfig, Resampling
 from vgtok.encode.packing import Packing
-from vgtok.encode.patches import region_patches, resample
-from vgtok.encode.placement import Placement
-from vgtok.encode.position import read_table
 from vgtok.tokenize.geometry import CELL
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Tensors over the N' tokens that stand for regions, in cells; see `Packing` for `place`, `prefix`, `cells`.
+
+    `row` and `column` count in the image, `frame_row` and `frame_column` in the frame of `grid_rows` x `grid_columns`
+    it may be a crop of. `centre_row` and `centre_column`, in the frame as well, are where a token reads its position:
+    the middle of the first cell is 0.5.
+    `members` lists, per image, the tokens of each span.
+    """
+
+    row: Tensor
+    column: Tensor
+    frame_row: Tensor
+    frame_column: Tensor
+    grid_rows: Tensor
+    grid_columns: Tensor
+    centre_row: Tensor
+    centre_column: Tensor
+    covered: Tensor
+    place: Tensor
+    prefix: Tensor
+    cells: Tensor
+    members: tuple[dict[int, Tensor], ...]
+
+
+def place(packing: Packing, config: EncoderConfig, device: torch.device) -> Placement:
+    """Move a packing to the device and find the point each token stands for."""
+    covered_rows, covered_columns = packing.covered
+    frames = np.array([crop.grid for crop in packing.crops], dtype=np.int64)[packing.image]
+    corners = np.array([crop.corner for crop in packing.crops], dtype=np.int64)[packing.image]
+    frame_row, frame_column = packing.row + corners[:, 0], packing.column + corners[:, 1]
+    if config.position == "corner":
+        centre_row, centre_column = frame_row + 0.5, frame_column + 0.5
+    else:
+        centre_row, centre_column = frame_row + covered_rows / 2, frame_column + covered_columns / 2
+
+    def tensor(values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(device)
+
+    return Placement(
+        row=tensor(packing.row),
+        column=tensor(packing.column),
+        frame_row=tensor(frame_row),
+        frame_column=tensor(frame_column),
+        grid_rows=tensor(frames[:, 0]),
+        grid_columns=tensor(frames[:, 1]),
+        centre_row=tensor(centre_row),
+        centre_column=tensor(centre_column),
+        covered=tensor(covered_rows * covered_columns),
+        place=tensor(packing.place),
+        prefix=tensor(packing.prefix),
+        cells=tensor(packing.cells),
+        members=tuple(
+            {
+                int(span): tensor(np.flatnonzero((packing.image == number) & (packing.span == span)))
+                for span in np.unique(packing.span[packing.image == number])
+            }
+            for number in range(len(packing.grids))
+        ),
+    )
+
+
+def normalise(pixels: Tensor, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
+    """(..., 3, H, W) 8-bit RGB to zero mean and unit deviation; floats are taken as normalised already."""
+    if pixels.dtype != torch.uint8:
+        return pixels.to(dtype)
+    mean = torch.tensor(config.mean, device=pixels.device, dtype=dtype).view(3, 1, 1)
+    std = torch.tensor(config.std, device=pixels.device, dtype=dtype).view(3, 1, 1)
+    return pixels.to(dtype).sub_(mean).div_(std)
+
+
+def cell_patches(image: Tensor, row: Tensor, column: Tensor, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
+    """Gather normalised cells of a (3, H, W) image at (...) cell rows and columns: (..., 3, patch, patch)."""
+    patch = config.patch
+    height, width = image.shape[1:]
+    rows, columns = (-(-side // (patch * config.grid_multiple)) * config.grid_multiple for side in (height, width))
+    ragged = (rows * patch, columns * patch) != (height, width)
+    if ragged:
+        image = functional.pad(image, (0, columns * patch - width, 0, rows * patch - height))
+    # (3, rows * patch, columns * patch) to (rows, columns, 3, patch, patch): a view, no pixel moves
+    cells = torch.unflatten(torch.unflatten(image, 2, (columns, patch)), 1, (rows, patch)).permute(1, 3, 0, 2, 4)
+    row, column = row.clamp(max=rows - 1), column.clamp(max=columns - 1)
+    patches = normalise(cells[row, column], config, dtype)
+    if ragged:
+        step = torch.arange(patch, device=image.device)
+        inside_row = row[..., None] * patch + step < height
+        inside_column = column[..., None] * patch + step < width
+        # (..., 1, patch, patch) over the channels
+        patches = patches * (inside_row[..., :, None] & inside_column[..., None, :]).unsqueeze(-3)
+    return patches
+
+
+def region_patches(
+    image: Tensor, row: Tensor, column: Tensor, span: int, config: EncoderConfig, dtype: torch.dtype
+) -> Tensor:
+    """Cells under (n,) tokens of `span` cells a side, first cell (row, column): (n, span, span, 3, patch, patch)."""
+    step = torch.arange(span, device=image.device)
+    down = (row[:, None, None] + step[:, None]).expand(-1, span, span)
+    right = (column[:, None, None] + step[None, :]).expand(-1, span, span)
+    return cell_patches(image, down, right, config, dtype)
+
+
+def resample(cells: Tensor, resampling: Resampling) -> Tensor:
+    """Regions of (n, span, span, 3, patch, patch) cells to one patch each, (n, 3, patch, patch)."""
+    count, span, _, _, patch, _ = cells.shape
+    # (n, span, span, 3, patch, patch) to (n, 3, span * patch, span * patch)
+    region = cells.permute(0, 3, 1, 4, 2, 5).reshape(count, 3, span * patch, span * patch)
+    if span == 1 or count == 0:
+        return region[:, :, :patch, :patch]
+    if resampling == "area":
+        return functional.avg_pool2d(region, span)
+    # In full precision: there is no antialiasing kernel for half on every device.
+    small = functional.interpolate(
+        region.float(), size=(patch, patch), mode=resampling, align_corners=False, antialias=resampling == "bicubic"
+    )
+    return small.to(cells.dtype)
+
+
+_SHARPNESS = -0.75
+"""The cubic kernel's free parameter in torch's own bicubic resizing, which dense models are run with."""
+
+
+def read_table(table: Tensor, row: Tensor, column: Tensor) -> Tensor:
+    """Read an (R, C, D) table at (N,) points given as shares of the image, 0 to 1: (N, D).
+
+    At the centres of a grid's cells this is `interpolate(mode="bicubic", align_corners=False)` to that grid.
+    """
+    rows, columns, dim = table.shape
+    row_index, row_weight = _taps(row, rows)
+    column_index, column_weight = _taps(column, columns)
+    # (N, 4, 4) taps flattened to (N, 16) rows of the flat table
+    index = (row_index[:, :, None] * columns + column_index[:, None, :]).flatten(1)
+    weight = (row_weight[:, :, None] * column_weight[:, None, :]).flatten(1)
+    # A bag per token sums its sixteen weighted rows without ever holding (N, 16, D).
+    return functional.embedding_bag(
+        index, table.reshape(rows * columns, dim), per_sample_weights=weight.to(table.dtype), mode="sum"
+    )
+
+
+def _taps(share: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Four table indices and their cubic weights per point, both (N, 4); beyond the edge the edge repeats."""
+    source = share.double() * size - 0.5
+    below = source.floor()
+    offsets = torch.arange(-1, 3, device=share.device)
+    distance = (source[:, None] - (below[:, None] + offsets)).abs()
+    near = ((_SHARPNESS + 2) * distance - (_SHARPNESS + 3)) * distance * distance + 1
+    far = ((_SHARPNESS * distance - 5 * _SHARPNESS) * distance + 8 * _SHARPNESS) * distance - 4 * _SHARPNESS
+    weight = torch.where(distance <= 1, near, far)
+    index = (below.long()[:, None] + offsets).clamp(0, size - 1)
+    return index, weight
+
 
 _CELLS_AT_ONCE = 2048
 """Cells whose pixels are floats at one time: at low budgets they would outweigh everything the blocks hold."""

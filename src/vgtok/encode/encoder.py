@@ -7,19 +7,17 @@ after the last block. `dense.py` runs the same weights on full grids.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vgtok.encode.attention import attend
+from vgtok.encode.attention import attend, rotation
 from vgtok.encode.block import Attention, Block, Route, draw_survivors
-from vgtok.encode.config import EncoderConfig
-from vgtok.encode.crop import Crop
-from vgtok.encode.embed import Embedding
-from vgtok.encode.packing import Groups, Packing, pack
-from vgtok.encode.placement import Placement, place
-from vgtok.encode.rope import rotation
+from vgtok.encode.config import EncoderConfig, configuration
+from vgtok.encode.embed import Embedding, Placement, place
+from vgtok.encode.packing import Crop, Groups, Packing, pack
 from vgtok.errors import InputError
 from vgtok.tokenize.geometry import CELL, ROOT
 from vgtok.tokenize.tokens import Tokens
@@ -170,3 +168,8 @@ class PackedRoute(Route):
         draws = draw_survivors(len(self.images.lengths), rate, branch)
         lengths = torch.tensor(self.images.lengths, device=branch.device)
         return torch.repeat_interleave(draws, lengths)[:, None]
+
+
+def build_encoder(name: str, **changes: Any) -> Encoder:
+    """The encoder of a configuration by name, with freshly initialized weights; any field changed by keyword."""
+    return Encoder(configuration(name, **changes))

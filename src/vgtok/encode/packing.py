@@ -1,9 +1,4 @@
-"""Partitions of any number of images to the layout of one packed sequence.
-
-Tokens are reordered once, image by image and window by window, so that every attention group, window or image, is a
-contiguous run. Where the grid reaches beyond the frame, cells no token covers become tokens of their own. What leaves
-is arrays of indices and coordinates in cells: no pixel and no weight is read here.
-"""
+"""Tokens in the order the encoder reads them: one sequence and its attention groups; no torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +7,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.encode.config import EncoderConfig
-from vgtok.encode.crop import Crop, whole_frame
 from vgtok.errors import InputError
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokens import Tokens
+
+
+@dataclass(frozen=True)
+class Crop:
+    """The corner (`x`, `y`) of a crop in a frame of `height` x `width`, all in canvas pixels."""
+
+    x: int
+    y: int
+    height: int
+    width: int
+
+    def __post_init__(self) -> None:
+        if self.x % CELL or self.y % CELL or self.x < 0 or self.y < 0:
+            raise InputError(f"crop: its corner ({self.x}, {self.y}) does not lie on the {CELL}-px grid of the frame")
+
+    @property
+    def corner(self) -> tuple[int, int]:
+        """Row and column of the first cell."""
+        return self.y // CELL, self.x // CELL
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of cells of the whole frame."""
+        return -(-self.height // CELL), -(-self.width // CELL)
+
+
+def whole_frame(grid: tuple[int, int]) -> Crop:
+    """The crop that is all of a frame of (rows, columns) cells."""
+    return Crop(0, 0, grid[0] * CELL, grid[1] * CELL)
+
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.evaluate.boxes import Detections, GroundTruth
+from vgtok.evaluate.detections import Detections, GroundTruth
 
 INSIDE = 0.5
 """The share of a box's area in the union of ignored regions from which it lies inside."""

@@ -1,21 +1,46 @@
-"""The bootstrap over images: every AP again on images drawn with replacement, the same draws for all detectors.
+"""Confidence intervals: bootstrap over images, and statistics of repeated runs."""
 
-Detections are matched once. What became of each is a matter of its own image, so that an image drawn twice is one whose
-boxes and detections weigh two: a resample costs a few running sums, and differences of detectors are paired. Equal
-scores stay in the order they have in the whole set.
-"""
-
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.evaluate.boxes import Detections, GroundTruth
+from vgtok.errors import InputError
+from vgtok.evaluate.detections import Detections, GroundTruth
 from vgtok.evaluate.evaluation import Scored
 from vgtok.evaluate.ignored import iou
 from vgtok.evaluate.protocols import EVERYTHING, Protocol
 from vgtok.evaluate.scoring import THRESHOLDS
+
+RUNS = 3
+"""Runs behind every trained cell of the paper."""
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and sample standard deviation of the runs of one cell."""
+    if len(values) < 2:
+        raise InputError(f"seeds: a deviation needs two runs or more, got {len(values)}")
+    return float(np.mean(values)), float(np.std(values, ddof=1))
+
+
+def pooled_deviation(deviations: Sequence[float]) -> float:
+    """Within-cell deviation over cells of equally many runs: the root of their mean variance."""
+    if not len(deviations):
+        raise InputError("seeds: there are no cells to pool")
+    return float(np.sqrt(np.mean(np.square(deviations))))
+
+
+def standard_error_of_difference(deviation: float, runs: int = RUNS) -> float:
+    """Standard error of the difference of two means of `runs` runs each."""
+    return deviation * math.sqrt(2 / runs)
+
+
+def seed_floor(deviation: float, runs: int = RUNS) -> float:
+    """The smallest difference worth arguing for: twice its standard error."""
+    return 2 * standard_error_of_difference(deviation, runs)
+
 
 RECALLS = np.linspace(0.0, 1.0, 101)
 _WRONG, _RIGHT, _NEUTRAL = 0, 1, 2

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.errors import InputError
-from vgtok.evaluate.boxes import Detections, GroundTruth
+from vgtok.evaluate.detections import Detections, GroundTruth
 from vgtok.evaluate.protocols import EVERYTHING
 
 THRESHOLDS = np.linspace(0.5, 0.95, 10)

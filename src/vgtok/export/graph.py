@@ -1,21 +1,236 @@
-"""The whole network in a form whose shapes depend on canvas and token count alone: what is traced into a graph.
+"""The detector as a graph of static shapes that ONNX can hold."""
 
-All weights are those of the detector's own modules.
-"""
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vgtok.detect.heads import Head
+from vgtok.detect.config import Head
 from vgtok.detect.model import CoDetr
-from vgtok.detect.postprocess import Prediction, candidates
-from vgtok.encode.encoder import Encoder
-from vgtok.export.embedding import EmbeddingGraph
-from vgtok.export.layout import Bucket
-from vgtok.export.routes import GlobalRoute, WindowRoute
-from vgtok.export.tables import token_tables
-from vgtok.tokenize.geometry import CELL, Extent
+from vgtok.detect.nms import Prediction, candidates
+from vgtok.encode.block import Attention, Route
+from vgtok.encode.config import Resampling
+from vgtok.encode.embed import Embedding, Fusion, place, resample
+from vgtok.encode.encoder import Encoder, PackedRoutes
+from vgtok.encode.packing import pack
+from vgtok.export.description import SPANS, Bucket, token_numbers, uniform_grids
+from vgtok.tokenize.geometry import CELL, ROOT, Extent
+from vgtok.tokenize.tokens import Tokens
+
+
+@dataclass(frozen=True)
+class TokenTables:
+    """Rows are token numbers: `position` (T, D), `key_bias` (T,) the logarithm of the cells a token covers.
+
+    `rotations` has (T, head_dim / 2, 2) cosines and sines for windowed (False) and global (True) blocks, as far as the
+    encoder has them and turns its queries at all.
+    """
+
+    position: Tensor
+    key_bias: Tensor
+    rotations: dict[bool, Tensor]
+
+
+def token_tables(encoder: Encoder, extent: Extent) -> TokenTables:
+    """Constants of all tokens of a canvas whose valid area is `extent`."""
+    config, device = encoder.config, encoder.embedding.table.device
+    total = sum(rows * columns for rows, columns in uniform_grids(extent))
+    tables = TokenTables(torch.empty(total, config.dim), torch.empty(total), {})
+    examples = {config.is_global(number): number for number in range(config.depth)} if config.rope else {}
+    for span in SPANS:
+        packing = pack([_uniform(extent, span)], config)
+        placement = place(packing, config, device)
+        number = torch.from_numpy(token_numbers(extent, packing.row, packing.column, packing.span))
+        everyone = torch.arange(len(number), device=device)
+        tables.position[number] = encoder.embedding.position(placement, everyone, span).float().cpu()
+        tables.key_bias[number] = placement.covered.float().log().cpu()
+        routes = PackedRoutes(packing, placement, config, None)
+        for overall, block in examples.items():
+            rotations = routes.of(block).rotations
+            assert rotations is not None
+            # ONNX has no complex numbers.
+            parts = torch.view_as_real(rotations[placement.place]).cpu()
+            tables.rotations.setdefault(overall, torch.empty(total, *parts.shape[1:]))[number] = parts
+    return tables
+
+
+def _uniform(extent: Extent, span: int) -> Tokens:
+    """The partition of an extent into tokens of one size."""
+    side = span * CELL
+    rows, columns = extent.rows(side), extent.columns(side)
+    y, x = np.divmod(np.arange(rows * columns, dtype=np.int32), np.int32(columns))
+    sizes = np.full(x.size, side, dtype=np.int32)
+    return Tokens(
+        x * np.int32(side), y * np.int32(side), sizes, extent.height, extent.width, extent.height, extent.width
+    )
+
+
+class EmbeddingGraph(nn.Module):
+    """An embedding's projection, fusion and prefix over all tokens of a canvas, `position` (T, D) given."""
+
+    mean: Tensor
+    std: Tensor
+    position: Tensor
+
+    def __init__(self, embedding: Embedding, extent: Extent, position: Tensor) -> None:
+        super().__init__()
+        self.embedding, self.extent = embedding, extent
+        config = embedding.config
+        self.register_buffer("mean", torch.tensor(config.mean))
+        self.register_buffer("std", torch.tensor(config.std))
+        self.register_buffer("position", position)
+        for span in SPANS[1:]:
+            down = resampling_matrix(span, config.resampling)
+            self.register_buffer(f"down{span}", down)
+            # Across, pixels are interleaved with their three channels: (48 span, 48).
+            self.register_buffer(f"across{span}", torch.kron(down, torch.eye(3)).T.contiguous())
+
+    def forward(self, frame: Tensor, valid: Tensor, number: Tensor) -> Tensor:
+        """(H, W, 3) uint8, whole roots of which `valid` (2,) px are real, and (N,) numbers to (P + N, D)."""
+        pixels = self._normalised(frame, valid)
+        rows, columns = self.extent.root_rows * ROOT // CELL, self.extent.root_columns * ROOT // CELL
+        # Patches are (16, 48): rows of pixels, channels innermost, as the frame has them.
+        cells = pixels.reshape(rows, CELL, columns, 3 * CELL).transpose(1, 2).flatten(2)
+        patches = [self._real(cells, 1)]
+        for span in SPANS[1:]:
+            down, across = self.get_buffer(f"down{span}"), self.get_buffer(f"across{span}")
+            # (rows / span, 16 span, 48 columns) to (rows / span, 16, columns / span, 48)
+            lower = down @ pixels.reshape(rows // span, span * CELL, columns * 3 * CELL)
+            narrower = lower.reshape(rows // span, CELL, columns // span, span * 3 * CELL) @ across
+            patches.append(self._real(narrower.transpose(1, 2).flatten(2), span))
+        vectors = _projected(self.embedding.projection, torch.cat(patches)[number]) + self.position[number]
+        if self.embedding.fusion is not None:
+            vectors = vectors + self._fused(self.embedding.fusion, cells)[number]
+        return torch.cat([self.embedding.prefix, vectors]) if self.embedding.config.prefix else vectors
+
+    def _normalised(self, frame: Tensor, valid: Tensor) -> Tensor:
+        """(H, W, 3) floats, zero beyond the valid area; where the grid of cells ends, its last cells repeat."""
+        height, width = frame.shape[:2]
+        inside_rows, inside_columns = torch.arange(height) < valid[0], torch.arange(width) < valid[1]
+        # Channels stay interleaved, (H, 3 W): a last dimension of three is slow to compute on.
+        scale = (inside_columns[:, None] / self.std).flatten()
+        rows = (frame.reshape(height, -1).float() - self.mean.repeat(width)) * scale * inside_rows[:, None]
+        pixels = rows.reshape(height, width, 3)
+        for dimension, count in enumerate((self.extent.rows(CELL), self.extent.columns(CELL))):
+            place = np.arange(frame.shape[dimension])
+            if place.size > count * CELL:
+                repeated = np.where(place < count * CELL, place, (count - 1) * CELL + place % CELL)
+                pixels = pixels.index_select(dimension, torch.from_numpy(repeated))
+        return pixels
+
+    def _fused(self, fusion: Fusion, cells: Tensor) -> Tensor:
+        """(rows, columns, 768) cells to what fusion adds to all tokens, (T, D): nothing to cells."""
+        base = _projected(fusion.projection, cells)
+        rows, columns, dim = base.shape
+        added = []
+        for span, grid in zip(SPANS, uniform_grids(self.extent), strict=True):
+            if str(span) not in fusion.stages:
+                added.append(base.new_zeros(grid[0] * grid[1], dim))
+                continue
+            # (rows / span, span, columns / span, span, D) to (n, span, span, D)
+            under = base.reshape(rows // span, span, columns // span, span, dim).transpose(1, 2).flatten(0, 1)
+            fused = torch.unflatten(fusion.stages[str(span)](under), 0, (rows // span, columns // span))
+            added.append(self._real(fused, span))
+        return torch.cat(added)
+
+    def _real(self, grid: Tensor, span: int) -> Tensor:
+        """(rows, columns, C) over whole roots to (n, C): the tokens of one span that hold a real pixel."""
+        return grid[: self.extent.rows(span * CELL), : self.extent.columns(span * CELL)].flatten(0, 1)
+
+
+def resampling_matrix(span: int, resampling: Resampling) -> Tensor:
+    """(16, 16 span): the separable, linear map of a region's rows to one patch's, read off the unit vectors."""
+    side = span * CELL
+    # Region n is 1 on its row n: (side, 3, side, side), then as (side, span, span, 3, 16, 16) cells
+    regions = torch.eye(side).view(side, 1, side, 1).expand(-1, 3, -1, side)
+    cells = torch.unflatten(torch.unflatten(regions, 3, (span, CELL)), 2, (span, CELL)).permute(0, 2, 4, 1, 3, 5)
+    return resample(cells, resampling)[:, 0, :, 0].T.contiguous()
+
+
+def _projected(projection: nn.Linear, patches: Tensor) -> Tensor:
+    """Apply a projection of (3, 16, 16) patches to patches of (..., 16 * 16 * 3)."""
+    weight = torch.unflatten(projection.weight, 1, (3, CELL, CELL)).permute(0, 2, 3, 1).flatten(1)
+    return functional.linear(patches, weight, projection.bias)
+
+
+_QUERIES_AT_ONCE = 1024
+"""Queries of one chunk: shorter ones are slower, longer ones only larger."""
+
+
+class GraphRoute(Route):
+    """Routes of inference."""
+
+    def survivors(self, branch: Tensor, rate: float) -> Tensor:
+        """(N, 1) for the (N, D) branch: nothing is dropped."""
+        return torch.ones_like(branch[:, :1])
+
+
+@dataclass(frozen=True)
+class GlobalRoute(GraphRoute):
+    """Attention over all tokens: `rotations` (N, head_dim / 2, 2), `bias` (N,) on the logits of each key."""
+
+    rotations: Tensor | None
+    bias: Tensor | None
+
+    def attend(self, attention: Attention, x: Tensor) -> Tensor:
+        """(N, D) to (N, D)."""
+        # 3 of (heads, N, head_dim)
+        q, k, v = _projected_heads(attention, x, self.rotations).permute(1, 2, 0, 3).unbind(0)
+        # A dynamic N has no number of chunks.
+        chunks = torch.split(q, _QUERIES_AT_ONCE, dim=1) if isinstance(q.shape[1], int) else (q,)
+        read = torch.cat([_attended(chunk, k, v, self.bias) for chunk in chunks], dim=1)
+        return attention.merge(read.transpose(0, 1))
+
+
+@dataclass(frozen=True)
+class WindowRoute(GraphRoute):
+    """Attention inside windows of slots: `occupant`, `weight` (S,) and `slot` (N,) as `graph_inputs` has them."""
+
+    rotations: Tensor | None
+    buckets: tuple[Bucket, ...]
+    occupant: Tensor
+    weight: Tensor
+    slot: Tensor
+
+    def attend(self, attention: Attention, x: Tensor) -> Tensor:
+        """(N, D) to (N, D)."""
+        # A padded cell is zero before the projection, so its query, key and value are the bias: row N.
+        padded = torch.unflatten(attention.bias(), 0, (1, 3, attention.heads, -1))
+        # (S, 3, heads, head_dim), window after window
+        slots = torch.cat([_projected_heads(attention, x, self.rotations), padded])[self.occupant]
+        sizes = [bucket.windows * bucket.slots for bucket in self.buckets]
+        parts = zip(self.buckets, torch.split(slots, sizes), torch.split(self.weight.log(), sizes), strict=True)
+        read = []
+        for bucket, part, bias in parts:
+            shape = (bucket.windows, bucket.slots)
+            # 3 of (windows, heads, slots, head_dim)
+            q, k, v = torch.unflatten(part, 0, shape).permute(2, 0, 3, 1, 4).unbind(0)
+            found = _attended(q, k, v, torch.unflatten(bias, 0, shape)[:, None, None])
+            read.append(found.transpose(1, 2).flatten(0, 1))
+        return attention.merge(torch.cat(read)[self.slot])
+
+
+def _projected_heads(attention: Attention, x: Tensor, rotations: Tensor | None) -> Tensor:
+    """(N, D) to (N, 3, heads, head_dim) queries, keys and values, the first two turned."""
+    projected = functional.linear(x, attention.qkv.weight, attention.bias())
+    qkv = torch.unflatten(projected, 1, (3, attention.heads, -1))
+    if rotations is None:
+        return qkv
+    # (N, 2, heads, head_dim / 2) real and imaginary parts, (N, 1, 1, head_dim / 2) cosines and sines
+    real, imaginary = torch.unflatten(qkv[:, :2], -1, (-1, 2)).unbind(-1)
+    cosine, sine = rotations[:, None, None].unbind(-1)
+    turned = torch.stack([real * cosine - imaginary * sine, real * sine + imaginary * cosine], dim=-1).flatten(-2)
+    return torch.cat([turned, qkv[:, 2:]], dim=1)
+
+
+def _attended(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+    """Attention of (..., Q, head_dim) queries over (..., K, head_dim), `bias` broadcast to the (..., Q, K) logits."""
+    logits = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
+    if bias is not None:
+        logits = logits + bias
+    return torch.matmul(logits.softmax(dim=-1), v)
 
 
 class DetectorGraph(nn.Module):
@@ -96,8 +311,8 @@ class EncoderGraph(nn.Module):
         inside = None
         if occupant is not None and weight is not None and slot is not None:
             inside = WindowRoute(self._rotations(number, overall=False), self.buckets, occupant, weight, slot)
-        for place, block in enumerate(self.encoder.blocks):
-            sequence = block(sequence, overall if config.is_global(place) else inside)
+        for index, block in enumerate(self.encoder.blocks):
+            sequence = block(sequence, overall if config.is_global(index) else inside)
         # (rows * columns, D) to (1, D, rows, columns)
         dense = torch.unflatten(
             self.encoder.out_norm(sequence)[cells], 0, (self.extent.rows(CELL), self.extent.columns(CELL))

@@ -12,12 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector
-from vgtok.detect.heads import Head
 from vgtok.errors import InputError, VGTokError
-from vgtok.export.description import Description
+from vgtok.export.description import Description, graph_inputs, window_buckets
 from vgtok.export.graph import DetectorGraph
-from vgtok.export.layout import graph_inputs, window_buckets
 from vgtok.files import write_bytes
 from vgtok.tokenize.canvas import DEFAULT_SIZE, Canvas, fit_canvas
 from vgtok.tokenize.geometry import CELL, Extent

@@ -10,11 +10,10 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from vgtok.detect.numpy_nms import ANCHOR_OVERLAP, LEAST_SCORE, OVERLAP, SOFT_ANCHORS, class_overlaps, greedy, soften
 from vgtok.detect.result import Result, Timings
-from vgtok.detect.survivors import ANCHOR_OVERLAP, LEAST_SCORE, OVERLAP, SOFT_ANCHORS, class_overlaps, greedy, soften
 from vgtok.errors import InputError, VGTokError
-from vgtok.export.description import Description
-from vgtok.export.layout import graph_inputs, uniform_grids
+from vgtok.export.description import Description, graph_inputs, uniform_grids
 from vgtok.tokenize.canvas import Canvas, fit_canvas
 from vgtok.tokenize.images import ImageLike, read_image
 from vgtok.tokenize.tokenizer import Tokenizer

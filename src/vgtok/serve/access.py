@@ -1,19 +1,18 @@
-"""Who may talk to the server: headers of a request in, nothing or a refusal out.
+"""Who may talk to the server: hosts, origins, tokens, and how long a connection may take."""
 
-A browser can be made to send requests here by any page it shows. Such a request carries the name of that page's host:
-as its Host where the name was bound to this machine, else as its Origin; both must be names this server goes by. A
-token keeps out people, not only pages.
-"""
-
+import asyncio
 import hashlib
 import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
+from typing import Any
 from urllib.parse import urlsplit
 
+import h11
 from starlette.datastructures import Headers
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from vgtok.errors import InputError
 from vgtok.serve.limits import RefusedError
@@ -133,3 +132,52 @@ def _is_address(name: str) -> bool:
 
 def _equal(given: str, wanted: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), wanted.encode())
+
+
+SECONDS_FOR_A_HEAD = 10
+MOST_CONNECTIONS = 256
+
+
+class BoundedProtocol(H11Protocol):
+    """HTTP/1.1 on one connection."""
+
+    _waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection; beyond the most there may be, one that has not asked for anything makes room."""
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            others = [other for other in self.connections if isinstance(other, BoundedProtocol) and other is not self]
+            idle = min((other for other in others if other._waiting), key=_deadline, default=self)
+            idle.transport.abort()
+        self._wait_for_a_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; once a head is whole its time is no longer counted."""
+        super().data_received(data)
+        self._wait_for_a_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of the clock as well."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """The next head has its own time."""
+        super().on_response_complete()
+        self._wait_for_a_head()
+
+    def _wait_for_a_head(self) -> None:
+        if self.transport.is_closing() or self.conn.their_state is not h11.IDLE:
+            self._stop_waiting()
+        elif self._waiting is None:
+            self._waiting = asyncio.get_running_loop().call_later(SECONDS_FOR_A_HEAD, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+
+def _deadline(protocol: Any) -> float:
+    return float(protocol._waiting.when())

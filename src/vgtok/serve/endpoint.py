@@ -1,6 +1,6 @@
 """The HTTP endpoint: an image file as the body of a POST in, JSON out; errors are JSON with one sentence.
 
-The schema of every answer is that of the dataclasses in `vgtok.serve.answer`, served at /api/openapi.json.
+The schema of every answer is that of the dataclasses in `vgtok.serve.service`, served at /api/openapi.json.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from vgtok.errors import InputError
-from vgtok.serve.answer import Answer, Reading, Service, Settings
-from vgtok.serve.intake import Body, Intake
-from vgtok.serve.limits import Limits, RefusedError
-from vgtok.serve.turns import Turns
+from vgtok.serve.limits import Body, Intake, Limits, RefusedError, Turns
+from vgtok.serve.service import Answer, Reading, Service, Settings
 
 DEFAULT_NAME = "frame"
 HEALTH = "/health"

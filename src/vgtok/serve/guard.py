@@ -1,26 +1,60 @@
-"""What stands before every route: who may ask, for what, how much may come in, and what goes out.
-
-Only the routes that the page and the endpoint need are there. The page's framework would read any file an event names,
-by path or by address; here an event may name files of the upload folder alone. It also names pictures and files of its
-own elsewhere, for link previews and examples; those are taken out of the page, and a content security policy has the
-browser refuse any other host whatever the page says.
-"""
+"""The first to see every request: framing, access, routes and uploads are checked before the application."""
 
 import json
+import re
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from fastapi.responses import JSONResponse, RedirectResponse
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vgtok.serve.access import COOKIE, Access
-from vgtok.serve.cleaning import Cleaned
 from vgtok.serve.endpoint import HEALTH, failure
-from vgtok.serve.intake import Intake
-from vgtok.serve.limits import Limits, RefusedError
-from vgtok.serve.upload import FORM_OVERHEAD
-from vgtok.serve.uploads import Uploads
+from vgtok.serve.limits import Intake, Limits, RefusedError
+from vgtok.serve.uploads import FORM_OVERHEAD, Uploads
+
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; worker-src 'self' blob:; "
+    "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
+)
+
+# The framework builds the HTML components of its page with `new Function`, so 'unsafe-eval' cannot go.
+_FOREIGN_META = re.compile(rb"<meta\b[^>]*https?://[^>]*>")
+_FOREIGN_EXAMPLE = re.compile(rb'"https://[^"]*/gradio-app/gradio/[^"]*"')
+
+
+class Cleaned:
+    """A `send` that adds the policy to every response and takes foreign hosts out of pages."""
+
+    def __init__(self, send: Send) -> None:
+        self.send = send
+        self.start: Message | None = None
+        self.page = b""
+
+    async def __call__(self, message: Message) -> None:
+        """Send a message on, a page only once it is whole."""
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers["Content-Security-Policy"] = POLICY
+            headers["Referrer-Policy"] = "no-referrer"
+            headers["X-Content-Type-Options"] = "nosniff"
+            if headers.get("content-type", "").startswith("text/html"):
+                # Its length is known once it is whole.
+                self.start = message
+                return
+        elif self.start is not None and message["type"] == "http.response.body":
+            self.page += message.get("body", b"")
+            if message.get("more_body", False):
+                return
+            page = _FOREIGN_EXAMPLE.sub(b'""', _FOREIGN_META.sub(b"", self.page))
+            MutableHeaders(scope=self.start)["Content-Length"] = str(len(page))
+            await self.send(self.start)
+            self.start = None
+            message = {"type": "http.response.body", "body": page}
+        await self.send(message)
+
 
 _EVENT = "/gradio_api/queue/join"
 _FILE = "/gradio_api/file="

@@ -1,13 +1,16 @@
-"""What may be uploaded: bytes of a stranger in, 8-bit RGB pixels out, or one sentence that says why not.
+"""What the server takes at once: pixels, bytes, time and requests."""
 
-Size and pixels are checked from the header, before anything is decoded, and what was measured is what is decoded.
-"""
-
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
+from typing import TypeVar
 
 import numpy as np
+from anyio import to_thread
 from numpy.typing import NDArray
+from starlette.types import Receive
 
 from vgtok.errors import InputError, VGTokError
 from vgtok.tokenize.decode import check_memory, open_picture, picture_pixels
@@ -62,3 +65,102 @@ class Limits:
             return picture_pixels(picture, name)
         except InputError as error:
             raise RefusedError(400, str(error)) from None
+
+
+SECONDS_TO_SEND = 60
+SECONDS_OF_SILENCE = 10
+BODIES_AT_ONCE = 8
+"""Bodies of the largest size that may be held at once; of smaller ones there may be more."""
+
+
+class Intake:
+    """Counts the bytes of every body that is on its way or being worked on."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.room = BODIES_AT_ONCE * limits.max_bytes
+        self.held = 0
+
+    @contextmanager
+    def body(self, name: str, most: int) -> Iterator["Body"]:
+        """A body of at most so many bytes; they count until the block ends."""
+        body = Body(self, name, most)
+        try:
+            yield body
+        finally:
+            self.held -= body.size
+
+
+@dataclass(eq=False)
+class Body:
+    """One body; `name` is what it is called where it is refused."""
+
+    intake: Intake
+    name: str
+    most: int
+    size: int = 0
+
+    async def chunks(self, receive: Receive) -> AsyncGenerator[bytes, None]:
+        """Its parts as they come; refused as soon as it is too large, too slow or gone."""
+        clock = asyncio.get_running_loop()
+        deadline = clock.time() + SECONDS_TO_SEND
+        more = True
+        while more:
+            try:
+                async with asyncio.timeout_at(min(deadline, clock.time() + SECONDS_OF_SILENCE)):
+                    message = await receive()
+            except TimeoutError:
+                raise RefusedError(
+                    408,
+                    f"{self.name}: it did not arrive within {SECONDS_TO_SEND} s, or paused for {SECONDS_OF_SILENCE} s",
+                ) from None
+            if message["type"] == "http.disconnect":
+                # Nobody reads this; left to itself it would end as a traceback in the log.
+                raise RefusedError(400, f"{self.name}: its sender left before it was whole")
+            chunk = message.get("body", b"")
+            self._count(len(chunk))
+            yield chunk
+            more = message.get("more_body", False)
+
+    async def whole(self, receive: Receive) -> bytes:
+        """All of it."""
+        data = bytearray()
+        async for chunk in self.chunks(receive):
+            data += chunk
+        return bytes(data)
+
+    def _count(self, count: int) -> None:
+        self.size += count
+        self.intake.held += count
+        if self.size > self.most:
+            shown = f"{self.most / 2**20:.0f} MB" if self.most >= 2**20 else f"{self.most / 2**10:.0f} kB"
+            raise RefusedError(413, f"{self.name}: larger than the {shown} allowed here")
+        if self.intake.held > self.intake.room:
+            raise RefusedError(503, "busy: too many uploads are on their way; try again in a moment")
+
+
+_Answer = TypeVar("_Answer")
+
+
+class Turns:
+    """Runs work in a thread, in order of arrival, for those who hold one of `places`."""
+
+    def __init__(self, places: int) -> None:
+        self.places = places
+        self._taken = 0
+        self._running = asyncio.Lock()
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold a place while the block runs; refused at once where all are taken."""
+        if self._taken >= self.places:
+            raise RefusedError(503, f"busy: {self._taken} requests are being answered; try again in a moment")
+        self._taken += 1
+        try:
+            yield
+        finally:
+            self._taken -= 1
+
+    async def run(self, work: Callable[[], _Answer]) -> _Answer:
+        """The result of `work` once its turn has come."""
+        async with self._running:
+            return await to_thread.run_sync(work)

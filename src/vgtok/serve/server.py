@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from vgtok import __version__
 from vgtok.errors import InputError, VGTokError
-from vgtok.serve.answer import Service
 from vgtok.serve.limits import Limits
+from vgtok.serve.service import Service
 from vgtok.serve.uploads import QUOTA_UPLOADS, Uploads, upload_folder
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def listening(
         import uvicorn
     except ImportError:
         raise VGTokError("serve: the page needs gradio; pip install 'vgtok[web]'") from None
-    from vgtok.serve.access import access_at
-    from vgtok.serve.connections import BoundedProtocol
+    from vgtok.serve.access import BoundedProtocol, access_at
 
     access = access_at(host, allowed_hosts, token)
     with _listener(host, port) as listener, _framework_folder(limits) as uploads:
@@ -78,10 +77,9 @@ def create_app(service: Service, limits: Limits, places: int, access: "Access", 
 
     from vgtok.serve.endpoint import answer_errors, api_router, health_router
     from vgtok.serve.guard import Guard
-    from vgtok.serve.intake import Intake
+    from vgtok.serve.limits import Intake, Turns
     from vgtok.serve.page import mount_page
-    from vgtok.serve.turns import Turns
-    from vgtok.serve.upload import upload_router
+    from vgtok.serve.uploads import upload_router
 
     # The framework's documentation pages load scripts from elsewhere; the schema itself does not.
     app = FastAPI(title="VGTok", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json")

@@ -2,7 +2,7 @@
 
 from html import escape
 
-from vgtok.serve.answer import Answer
+from vgtok.serve.service import Answer
 from vgtok.show.overlay import COLOURS
 
 

@@ -1,10 +1,7 @@
-"""The folder of uploads and of pictures made from them: the only files a visitor can name, for an hour at most.
-
-It is this server's own and has a quota; beyond it the oldest files go first. A server that was killed leaves its folder
-behind; the next one to start on this machine deletes it, which a lock tells from the folder of a server still running.
-"""
+"""Uploaded files: taken by one route, kept for an hour in one folder, deleted after."""
 
 import hashlib
+import logging
 import os
 import secrets
 import shutil
@@ -13,10 +10,18 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
+from anyio import to_thread
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+
 from vgtok.files import write_bytes
+from vgtok.serve.endpoint import DEFAULT_NAME
+from vgtok.serve.limits import Intake, Limits, RefusedError
 
 try:
     import fcntl
@@ -125,3 +130,54 @@ def _lock(marker: IO[str]) -> None:
     """Take the lock that lasts as long as the process; OSError where another holds it."""
     if fcntl is not None:
         fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+FORM_OVERHEAD = 10_000
+"""Bytes a form adds to the one file in it."""
+
+_NAME_BYTES = 150
+_NOT_IN_NAMES = frozenset('<>:"/\\|?*#%')
+
+
+def upload_router(limits: Limits, intake: Intake, uploads: Uploads) -> APIRouter:
+    """The route the page sends files to."""
+    router = APIRouter()
+    # It would write a line to the log for every form a stranger breaks.
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
+
+    @router.post("/gradio_api/upload", include_in_schema=False)
+    async def upload(request: Request) -> JSONResponse:
+        """Keep the one file of a form."""
+        if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+            raise RefusedError(415, "upload: send a form with one file")
+        with intake.body("upload", limits.max_bytes + FORM_OVERHEAD) as body:
+            parser = MultiPartParser(request.headers, body.chunks(request.receive), max_files=1, max_fields=0)
+            try:
+                form = await parser.parse()
+            except MultiPartException as error:
+                raise RefusedError(400, f"upload: {error.message[:1].lower()}{error.message[1:]}") from None
+            try:
+                file = next((part for _, part in form.multi_items() if isinstance(part, UploadFile)), None)
+                if file is None:
+                    raise RefusedError(400, "upload: the form has no file")
+                data = await file.read()
+                limits.check_bytes(len(data), "upload")
+                return JSONResponse([await to_thread.run_sync(uploads.keep, data, file_name(file.filename or ""))])
+            finally:
+                await form.close()
+
+    @router.get("/gradio_api/upload_progress", include_in_schema=False)
+    async def upload_progress() -> PlainTextResponse:
+        """What the page listens to while it uploads; it shows the frame when that is whole, and no bar before."""
+        return PlainTextResponse('data: {"msg": "done"}\n\n', media_type="text/event-stream")
+
+    return router
+
+
+def file_name(given: str) -> str:
+    """What a visitor calls a file, without what no file or address can have in its name."""
+    last = PurePosixPath(given.replace("\\", "/")).name
+    cleaned = "".join(char for char in last if char.isprintable() and char not in _NOT_IN_NAMES).strip(" .")
+    stem, dot, suffix = cleaned.rpartition(".")
+    short = (stem or suffix).encode()[:_NAME_BYTES].decode(errors="ignore")
+    return (f"{short}.{suffix[:10]}" if stem and dot else short) or DEFAULT_NAME

@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 from vgtok.data.dataset import AnnotatedDataset
 from vgtok.data.subset import spread
+from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector
-from vgtok.detect.heads import Head
-from vgtok.detect.hub import load
+from vgtok.detect.loading import load
 from vgtok.errors import InputError
-from vgtok.evaluate.boxes import Detections, GroundTruth, ground_truth, leading
+from vgtok.evaluate.detections import Detections, GroundTruth, ground_truth, leading
 from vgtok.evaluate.evaluation import Evaluation, Scored, evaluate_scored
 from vgtok.evaluate.ignored import without_ignored
+from vgtok.evaluate.inference import label_map
 from vgtok.evaluate.protocols import Protocol, protocol_for
 from vgtok.evaluate.resampling import draws, interval, resampled_metrics
-from vgtok.evaluate.running import label_map
 from vgtok.study.cells import CellStore, Found, Reader, fingerprint, run_cells
 from vgtok.study.paper_accuracy import DENSE, FUSED, FUSED_GATED, GATED, SINGLE_PASS, TOP_HAT
 from vgtok.study.random_score import RandomScore

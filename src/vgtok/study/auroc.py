@@ -13,11 +13,9 @@ from vgtok.parallel import map_with_progress
 from vgtok.study.nodes import area_under_roc, nodes_with_objects
 from vgtok.study.paper import AUDIT_BUDGETS, INVERTED, percentile
 from vgtok.study.result import PALETTE, ImageJob, Inputs, Read, Result, Row, Study, image_jobs
-from vgtok.tokenize.frame import Frame
-from vgtok.tokenize.gate import GATES
-from vgtok.tokenize.geometry import NODE, ROOT
+from vgtok.tokenize.geometry import NODE, ROOT, Frame
 from vgtok.tokenize.scores import SCORES
-from vgtok.tokenize.split import busy_nodes
+from vgtok.tokenize.split import GATES, busy_nodes
 from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -81,7 +79,7 @@ def run(inputs: Inputs) -> Result:
         f"first {len(jobs)} images in file order, pooled; the fitting reading is off by at most {worst:.4f}",
         "the paper gives neither gradient nor window: a 5 px Sobel with a 33 px window fits its table; the shipped"
         " reading is chosen for fine cover of small objects instead (see 'cover'), not for this figure",
-        "the four rivals are named but not defined in the paper; their definitions are in vgtok.tokenize.gate",
+        "the four rivals are named but not defined in the paper; their definitions are in vgtok.tokenize.split",
     ]
     return Result(rows, notes, _paper_only(name), lambda figure: _plot(figure, rows), read=Read(name, len(jobs)))
 

@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector, Pixels
-from vgtok.detect.heads import Head
-from vgtok.detect.hub import load
+from vgtok.detect.loading import load
 from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import map_with_progress

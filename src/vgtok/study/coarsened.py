@@ -13,12 +13,9 @@ from vgtok.parallel import map_with_progress
 from vgtok.study.nodes import cells_to_nearest
 from vgtok.study.paper import AUDIT_BUDGETS, percentile
 from vgtok.study.result import PALETTE, ImageJob, Inputs, Read, Result, Row, Study, image_jobs
-from vgtok.tokenize.frame import Frame
-from vgtok.tokenize.gate import GATES, fired_nodes, gated_splits
-from vgtok.tokenize.geometry import NODE, ROOT
-from vgtok.tokenize.pyramid import children
+from vgtok.tokenize.geometry import NODE, ROOT, Frame, children
 from vgtok.tokenize.scores import SCORES
-from vgtok.tokenize.split import busy_nodes, count_tokens
+from vgtok.tokenize.split import GATES, busy_nodes, count_tokens, fired_nodes, gated_splits
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
 
 if TYPE_CHECKING:

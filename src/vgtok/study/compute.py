@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vgtok.detect.counting import detection_flops, detector_parameters
-from vgtok.detect.registry import DETECTORS
-from vgtok.encode.counting import execution_flops
+from vgtok.detect.config import DETECTORS
+from vgtok.detect.flops import detection_flops, detector_parameters
+from vgtok.encode.flops import execution_flops
 from vgtok.parallel import map_with_progress
 from vgtok.study.counts import partitions
 from vgtok.study.result import PALETTE, ImageJob, Inputs, Result, Row, Study, image_jobs

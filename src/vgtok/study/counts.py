@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from vgtok.parallel import map_with_progress
 from vgtok.study.result import Inputs
 from vgtok.tokenize.canvas import Canvas
-from vgtok.tokenize.frame import Frame
-from vgtok.tokenize.gate import Structure
-from vgtok.tokenize.pyramid import Pyramid
+from vgtok.tokenize.geometry import Frame, Pyramid
+from vgtok.tokenize.split import Structure
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens, tokens_from_splits
 

@@ -14,10 +14,8 @@ from vgtok.parallel import map_with_progress
 from vgtok.study.counts import partitions
 from vgtok.study.paper import AUDIT_BUDGETS, INVERTED, percentile
 from vgtok.study.result import PALETTE, ImageJob, Inputs, Read, Result, Row, Study, image_jobs
-from vgtok.tokenize.frame import Frame
-from vgtok.tokenize.gate import Structure
-from vgtok.tokenize.geometry import CELL
-from vgtok.tokenize.pyramid import nest
+from vgtok.tokenize.geometry import CELL, Frame, nest
+from vgtok.tokenize.split import Structure
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
 from vgtok.tokenize.tokens import Tokens
 

@@ -13,19 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.encode.config import EncoderConfig
+from vgtok.encode.config import EncoderConfig, configuration
+from vgtok.encode.dense import cell_similarity, run_dense, run_packed
 from vgtok.encode.encoder import Encoder
-from vgtok.encode.executions import cell_similarity, run_dense, run_packed
 from vgtok.encode.loading import load_weights
-from vgtok.encode.registry import configuration
 from vgtok.parallel import map_with_progress
 from vgtok.study.environment import weights_file
 from vgtok.study.paper import BUDGETS
 from vgtok.study.result import DEIT_WEIGHTS, PALETTE, ImageJob, Inputs, Read, Result, Row, Study, image_jobs
 from vgtok.tokenize.canvas import Canvas
-from vgtok.tokenize.frame import Frame
-from vgtok.tokenize.geometry import CELL
-from vgtok.tokenize.pyramid import Pyramid, nest
+from vgtok.tokenize.geometry import CELL, Frame, Pyramid, nest
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
 
 if TYPE_CHECKING:

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from vgtok.detect.saving import is_saved, save_detector
-from vgtok.evaluate.statistics import RUNS, mean_and_deviation, pooled_deviation, seed_floor
+from vgtok.evaluate.resampling import RUNS, mean_and_deviation, pooled_deviation, seed_floor
 from vgtok.files import write_text
 from vgtok.study.paper_accuracy import FUSED, FUSED_GATED, GATED, SINGLE_PASS, TOP_HAT, TRAINED, TRAINED_EFFECT
 from vgtok.study.result import PALETTE, RENDERED, Inputs, Read, Result, Row, Study
 from vgtok.study.sources import TRAINING, code_digest
 from vgtok.train.loop import train
 from vgtok.train.outcome import detector_of
-from vgtok.train.recipe import Recipe
-from vgtok.train.recipes import recipe_named
+from vgtok.train.recipe import Recipe, recipe_named
 from vgtok.train.validation import score, validation_images
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vgtok.calibrate.measure import RUNGS, Sweep, SweepJob, sweep_image
 from vgtok.errors import BudgetError
 from vgtok.parallel import map_with_progress
 from vgtok.study.paper import BUDGETS, INVERTED
 from vgtok.study.result import PALETTE, Inputs, Result, Row, Study
+from vgtok.tokenize.calibrate import RUNGS, Sweep, SweepJob, sweep_image
 from vgtok.tokenize.retention import RetentionCurve
 
 if TYPE_CHECKING:

@@ -7,12 +7,9 @@ from numpy.typing import NDArray
 from vgtok.study.frame import picture_frame
 from vgtok.study.result import Inputs, Read, Result, Row, Study
 from vgtok.tokenize.canvas import Canvas
-from vgtok.tokenize.frame import Frame
-from vgtok.tokenize.gate import GATES, fired_nodes, gated_splits
-from vgtok.tokenize.geometry import CELL, NODE, ROOT
-from vgtok.tokenize.pyramid import children
+from vgtok.tokenize.geometry import CELL, NODE, ROOT, Frame, children
 from vgtok.tokenize.scores import SCORES
-from vgtok.tokenize.split import busy_nodes
+from vgtok.tokenize.split import GATES, busy_nodes, fired_nodes, gated_splits
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
 from vgtok.tokenize.tokens import Tokens, tokens_from_splits
 
@@ -23,7 +20,7 @@ _PAPER = {"gated_nodes": 77, "tokens_ungated": 1842, "tokens_gated": 1500}
 def run(inputs: Inputs) -> Result:
     """Run the stages by hand on one frame at its own size and draw what each leaves."""
     from vgtok.show.overlay import draw_tokens
-    from vgtok.show.panels import panel_rows
+    from vgtok.show.plot import panel_rows
 
     chosen = picture_frame(inputs)
     canvas = Tokenizer(budget=1.0, canvas="native").fit(chosen.image)
@@ -58,7 +55,7 @@ def run(inputs: Inputs) -> Result:
 
 def _grid_picture(values: NDArray[np.float32], canvas: Canvas, size: int) -> NDArray[np.uint8]:
     """A node grid as a heat map of the valid frame, by the square root so that weak responses show."""
-    from vgtok.show.panels import heat_map
+    from vgtok.show.plot import heat_map
 
     valid = values[: canvas.extent.rows(size), : canvas.extent.columns(size)]
     whole = heat_map(np.sqrt(valid), (valid.shape[0] * size, valid.shape[1] * size))

@@ -3,9 +3,9 @@
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from vgtok.calibrate.measure import RUNGS
 from vgtok.study.counts import token_counts
 from vgtok.study.result import PALETTE, Inputs, Result, Row, Study
+from vgtok.tokenize.calibrate import RUNGS
 from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from rich.console import Console
 from torch import Tensor
 
 from vgtok.data.synthetic import NAMES, Scene, SceneConfig, render_scene
+from vgtok.detect.config import detector_configuration
 from vgtok.detect.model import CoDetr
-from vgtok.detect.registry import detector_configuration
-from vgtok.evaluate.boxes import Detections, GroundTruth
+from vgtok.evaluate.detections import Detections, GroundTruth
 from vgtok.evaluate.protocols import EVERYTHING
 from vgtok.evaluate.scoring import precision_curves
 from vgtok.files import replacing

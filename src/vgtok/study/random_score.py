@@ -5,9 +5,7 @@ from zlib import crc32
 
 import numpy as np
 
-from vgtok.tokenize.frame import Frame
-from vgtok.tokenize.geometry import CELL
-from vgtok.tokenize.pyramid import Pyramid, nest
+from vgtok.tokenize.geometry import CELL, Frame, Pyramid, nest
 
 
 @dataclass(frozen=True)

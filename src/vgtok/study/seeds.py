@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vgtok.evaluate.statistics import (
+from vgtok.evaluate.resampling import (
     RUNS,
     mean_and_deviation,
     pooled_deviation,

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector, Pixels
-from vgtok.detect.heads import Head
 from vgtok.errors import InputError
-from vgtok.evaluate.boxes import Detections
-from vgtok.evaluate.mistakes import find_mistakes
+from vgtok.evaluate.detections import Detections
+from vgtok.evaluate.evaluation import find_mistakes
 from vgtok.study.accuracy import Measured, Trial, open_trial, verdict
 from vgtok.study.cells import Found, Reader
 from vgtok.study.paper_accuracy import DENSE, GATED

@@ -22,7 +22,7 @@ _PAPER = {"objects": 317, "small_objects": 280, "crop_tokens_ungated": 204, "cro
 def run(inputs: Inputs) -> Result:
     """Draw ground truth, the 70% partition, and one crop raw, by contrast alone and gated, at the same threshold."""
     from vgtok.show.overlay import draw_tokens
-    from vgtok.show.panels import boxed, panel_rows
+    from vgtok.show.plot import boxed, panel_rows
 
     frame = picture_frame(inputs)
     threshold = percentile("visdrone", SHIPPED_RANK, _BUDGET)

@@ -14,11 +14,9 @@ from torch.nn import functional
 
 from vgtok.errors import InputError
 from vgtok.tokenize.canvas import fit_canvas
-from vgtok.tokenize.frame import LUMA_WEIGHTS
-from vgtok.tokenize.gate import Structure
-from vgtok.tokenize.geometry import CELL, Extent
-from vgtok.tokenize.pyramid import Grid, nest
+from vgtok.tokenize.geometry import CELL, LUMA_WEIGHTS, Extent, Grid, nest
 from vgtok.tokenize.scores import TOP_HAT_WIDTHS
+from vgtok.tokenize.split import Structure
 from vgtok.tokenize.structure import HALF_SIZE, LUMA_BITS
 from vgtok.tokenize.tokens import Tokens, tokens_from_splits
 

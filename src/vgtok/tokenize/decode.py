@@ -1,21 +1,120 @@
-"""Image files of strangers to 8-bit RGB pixels, upright: the only place of the library that opens one.
-
-Formats are those of one list, all plain data: none runs a program or names another file. What is measured is what is
-decoded, memory is bounded before anything is, and whatever the decoders trip over becomes one InputError.
-"""
+"""Decode image files and arrays to 8-bit RGB pixels, in bounded memory, through one list of plain-data formats."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from vgtok.errors import InputError, VGTokError
-from vgtok.tokenize.arrays import ValueRange, array_pixels, without_range
-from vgtok.tokenize.tiff import tiff_content
+
+_BITS, _SAMPLES, _PLANAR, _SAMPLE_FORMAT = 258, 277, 284, 339
+_KINDS = {1: "integers", 2: "signed integers", 3: "floats", 5: "complex integers", 6: "complex floats"}
+
+
+def tiff_content(file: IO[bytes]) -> str | None:
+    """For example '4 bands of 16-bit integers'; None where the first directory itself is damaged."""
+    from PIL.TiffImagePlugin import ImageFileDirectory_v2
+
+    try:
+        file.seek(0)
+        header = file.read(8)
+        if header[2:4] in (b"\x2b\x00", b"\x00\x2b"):
+            header += file.read(8)
+        tags = ImageFileDirectory_v2(header)
+        file.seek(tags.next)
+        tags.load(file)
+        bits = sorted(set(_numbers(tags.get(_BITS, 1))))
+        bands = _numbers(tags.get(_SAMPLES, 1))[0]
+        kinds = {_KINDS.get(kind, "values") for kind in _numbers(tags.get(_SAMPLE_FORMAT, 1))}
+        if 256 not in tags or 257 not in tags:
+            return None
+    # Bytes of a stranger: nothing is known of what the directory's reader trips over.
+    except Exception:
+        return None
+    depth = " and ".join(f"{count}-bit" for count in bits)
+    apart = ", each stored apart" if bands > 1 and tags.get(_PLANAR) == 2 else ""
+    return f"{bands} band{'' if bands == 1 else 's'} of {depth} {' and '.join(sorted(kinds))}{apart}"
+
+
+def _numbers(value: Any) -> list[int]:
+    return [int(part) for part in value] if isinstance(value, tuple) else [int(value)]
+
+
+ValueRange = tuple[float, float] | None
+"""The (low, high) that map to 0 and 255."""
+
+
+def tensor_pixels(tensor: Any, value_range: ValueRange) -> NDArray[np.uint8]:
+    """(H, W, 3) uint8 of a torch tensor, (C, H, W) or (H, W)."""
+    try:
+        pixels = tensor.detach().cpu().numpy()
+    # Sparse, meta and quantized tensors and those of types numpy lacks each fail in a way of their own.
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"tensor: cannot be read as an array ({reason}); give a dense uint8 one") from None
+    if pixels.ndim == 3:
+        if pixels.shape[0] not in (1, 3, 4):
+            raise InputError(f"tensor: shape {pixels.shape} is not (C, H, W) with 1, 3 or 4 channels")
+        pixels = np.moveaxis(pixels, 0, -1)
+    return array_pixels(pixels, "tensor", value_range)
+
+
+def array_pixels(pixels: NDArray[Any], name: str, value_range: ValueRange) -> NDArray[np.uint8]:
+    """(H, W, 3) uint8 of an (H, W), (H, W, 1), (H, W, 3) or (H, W, 4) array."""
+    if pixels.ndim == 2:
+        pixels = pixels[:, :, None]
+    if pixels.ndim != 3 or pixels.shape[2] not in (1, 3, 4):
+        raise InputError(f"{name}: shape {pixels.shape} is not (H, W), (H, W, 1), (H, W, 3) or (H, W, 4)")
+    if pixels.shape[0] == 0 or pixels.shape[1] == 0:
+        raise InputError(f"{name}: has no pixels (shape {pixels.shape})")
+    narrow = _to_8_bit(pixels, name, value_range)
+    if narrow.shape[2] == 4:
+        opaque = narrow[:, :, 3:].astype(np.uint16)
+        narrow = ((narrow[:, :, :3] * opaque + 127) // 255).astype(np.uint8)
+    if narrow.shape[2] == 1:
+        narrow = np.repeat(narrow, 3, axis=2)
+    return np.ascontiguousarray(narrow)
+
+
+def _to_8_bit(pixels: NDArray[Any], name: str, value_range: ValueRange) -> NDArray[np.uint8]:
+    """(H, W, C) of any type to uint8."""
+    if value_range is None:
+        if pixels.dtype == np.uint8:
+            return pixels
+        if pixels.dtype == np.bool_:
+            return pixels.astype(np.uint8) * np.uint8(255)
+        if pixels.dtype == np.uint16:
+            return ((pixels.astype(np.uint32) + 128) // 257).astype(np.uint8)
+        raise without_range(name, str(pixels.dtype))
+    low, high = _checked_range(value_range)
+    if not (np.issubdtype(pixels.dtype, np.integer) or np.issubdtype(pixels.dtype, np.floating)):
+        raise InputError(f"{name}: {pixels.dtype} pixels are not real numbers")
+    values = pixels.astype(np.float64)
+    if not np.isfinite(values).all():
+        raise InputError(f"{name}: contains NaN or infinite pixels; replace them first")
+    return np.clip(np.rint((values - low) * (255.0 / (high - low))), 0, 255).astype(np.uint8)
+
+
+def without_range(name: str, kind: str) -> InputError:
+    """What is said of pixels of a `kind` that has no range of its own."""
+    return InputError(
+        f"{name}: {kind} pixels have no known range; say which values are black and white, e.g. value_range=(0.0, 1.0)"
+    )
+
+
+def _checked_range(value_range: Any) -> tuple[float, float]:
+    try:
+        low, high = (float(end) for end in value_range)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"value_range: {value_range!r} is not two numbers (low, high)") from None
+    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+        raise InputError(f"value_range: {value_range} is not (low, high) with low < high")
+    return low, high
+
 
 _PLUGINS = {
     "JPEG": "JpegImagePlugin",

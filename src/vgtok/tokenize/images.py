@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from vgtok.errors import InputError
-from vgtok.tokenize.arrays import ValueRange, array_pixels, tensor_pixels
-from vgtok.tokenize.decode import check_memory, open_picture, picture_pixels
+from vgtok.tokenize.decode import ValueRange, array_pixels, check_memory, open_picture, picture_pixels, tensor_pixels
 
 ImageLike = Any
 """str | Path | bytes | PIL.Image | (H, W[, C]) array | (C, H, W) torch tensor."""

@@ -1,19 +1,16 @@
-"""Retention tables: the share of tokens a percentile keeps, measured, and the percentile that keeps a wanted share.
-
-A quadtree's count depends on where the busy nodes sit, so no formula maps a percentile onto a budget. A table holds one
-measured curve per scorer and gate rank and is inverted by linear interpolation between its rungs.
-"""
+"""Retention tables: the share of tokens a percentile keeps, measured on a data set; those shipped and your own."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from vgtok.errors import BudgetError, InputError
-from vgtok.files import read_json, write_text
+from vgtok.files import is_there, read_json, write_text
 from vgtok.tokenize.canvas import CanvasSize, check_size
 
 _Value = TypeVar("_Value")
@@ -155,3 +152,24 @@ def _of_type(value: Any, kind: type[_Value]) -> _Value:
     if not isinstance(value, kind):
         raise TypeError(f"{type(value).__name__} instead of {kind.__name__}")
     return value
+
+
+def shipped_tables() -> dict[str, Path]:
+    """Name and file of every table in the package."""
+    folder = Path(str(files("vgtok.tokenize") / "shipped"))
+    return {path.stem: path for path in sorted(folder.glob("*.json"))}
+
+
+def load_table(name_or_path: str | Path) -> RetentionTable:
+    """Load a shipped table by name or a table file by path."""
+    if not isinstance(name_or_path, str | Path):
+        raise InputError(f"table: a {type(name_or_path).__name__} is neither the name of a table nor a file")
+    shipped = shipped_tables()
+    if str(name_or_path) in shipped:
+        return RetentionTable.from_file(shipped[str(name_or_path)])
+    path = Path(name_or_path)
+    if not is_there(path):
+        raise InputError(
+            f"table: '{name_or_path}' is neither a file nor a shipped table ({', '.join(shipped) or 'none shipped'})"
+        )
+    return RetentionTable.from_file(path)

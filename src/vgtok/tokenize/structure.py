@@ -12,9 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.tokenize.frame import Frame
-from vgtok.tokenize.pyramid import Grid, pool_bands
-from vgtok.tokenize.scratch import scratch
+from vgtok.tokenize.geometry import Frame, Grid, pool_bands, scratch
 
 LUMA_BITS = 9
 

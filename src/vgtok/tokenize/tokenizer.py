@@ -1,4 +1,4 @@
-"""The tokenizer: an image in, a strict partition at a budget or percentile out."""
+"""The tokenizer: an image in, a strict partition at the budget out; and tokenizers by name."""
 
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -8,19 +8,26 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from vgtok.errors import BudgetError, InputError
 from vgtok.tokenize.canvas import DEFAULT_SIZE, Canvas, CanvasSize, check_size, fit_canvas
 from vgtok.tokenize.count import exact_single_pass, exact_splits, target_count
-from vgtok.tokenize.frame import Frame
-from vgtok.tokenize.gate import GATES, Gate, Structure, gated_splits
-from vgtok.tokenize.geometry import Extent
+from vgtok.tokenize.geometry import Extent, Frame, Pyramid
 from vgtok.tokenize.images import ImageLike, read_image
-from vgtok.tokenize.pyramid import Pyramid
 from vgtok.tokenize.scores import SCORES, Scorer
-from vgtok.tokenize.split import Nodes, busy_nodes, single_pass, single_pass_percentile
+from vgtok.tokenize.split import (
+    GATES,
+    Gate,
+    Nodes,
+    Structure,
+    busy_nodes,
+    gated_splits,
+    single_pass,
+    single_pass_percentile,
+)
 from vgtok.tokenize.tokens import Tokens, tokens_from_splits
 
 if TYPE_CHECKING:
     import torch
 
     from vgtok.tokenize.retention import RetentionTable
+
 
 _Choice = TypeVar("_Choice")
 
@@ -85,8 +92,7 @@ class Tokenizer:
         rank among the table's curves, its gate, its canvas. Single-pass needs no measurement: its share follows from
         the percentile.
         """
-        from vgtok.calibrate.tables import load_table
-        from vgtok.tokenize.retention import RetentionTable
+        from vgtok.tokenize.retention import RetentionTable, load_table
 
         loaded = table if isinstance(table, RetentionTable) else load_table(table)
         _check_number("budget", budget)
@@ -163,3 +169,19 @@ def _named(registry: dict[str, _Choice], choice: str | _Choice, argument: str) -
     if choice not in registry:
         raise InputError(f"{argument}: '{choice}' is not one of {', '.join(registry)}")
     return registry[choice]
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "single-pass": {"scorer": "tophat", "rank": 0.0, "splitter": "single_pass"},
+    "top-hat": {"scorer": "tophat", "rank": 0.0, "splitter": "quadtree"},
+    "top-hat+gate": {"scorer": "tophat", "rank": SHIPPED_RANK, "splitter": "quadtree"},
+    "compact": {"scorer": "compact", "rank": 0.0, "splitter": "quadtree"},
+}
+"""Every tokenizer by name."""
+
+
+def preset(name: str) -> dict[str, Any]:
+    """The arguments of the tokenizer of that name."""
+    if name not in PRESETS:
+        raise InputError(f"tokenizer: '{name}' is not one of {', '.join(PRESETS)}")
+    return PRESETS[name]

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from vgtok.errors import InputError
 from vgtok.tokenize.canvas import to_source
-from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent, z_order
-from vgtok.tokenize.pyramid import children
+from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent, children, z_order
 from vgtok.tokenize.split import Nodes
 
 if TYPE_CHECKING:

@@ -1,18 +1,16 @@
-"""The loop: lessons in, updates, checkpoints and reports out; on one process or many, by accelerate.
-
-Every forward pass has random numbers of its own, and gradients are averaged over processes once per step. So one
-process and several give the same update for the same lessons, and a run that was stopped, even killed, goes on as if
-it had not been.
-"""
+"""The training loop, on one process or many, by accelerate."""
 
 import json
 import math
+import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -22,21 +20,52 @@ from accelerate.utils import InitProcessGroupKwargs, set_seed
 from torch import Tensor
 
 from vgtok.data.dataset import AnnotatedDataset, open_annotated
-from vgtok.data.sequences import kept_apart
+from vgtok.data.subset import kept_apart
 from vgtok.detect.model import CoDetr
 from vgtok.detect.training import LossKinds
 from vgtok.encode.loading import check_state
 from vgtok.errors import InputError, RunInterruptedError
 from vgtok.files import write_text
-from vgtok.train.journal import Journal
-from vgtok.train.lessons import Lesson, Lessons
 from vgtok.train.model import initial_model
-from vgtok.train.optimiser import Average, make_optimiser, set_rate
-from vgtok.train.precision import best_precision
+from vgtok.train.optimizer import Average, best_precision, make_optimiser, set_rate
 from vgtok.train.recipe import RECIPE_FILE, SYNTHETIC, Recipe, read_recipe
-from vgtok.train.state import MODEL_FILE, State, load_state, newest, save_state
-from vgtok.train.stopping import Stop, stopped_by_signals
+from vgtok.train.run_folder import MODEL_FILE, Journal, State, load_state, newest, save_state
+from vgtok.train.samples import Lesson, Lessons
 from vgtok.train.validation import score, validation_images
+
+
+@dataclass
+class Stop:
+    """Whether the process was asked to end."""
+
+    asked: bool = False
+
+
+@contextmanager
+def stopped_by_signals(stop: Stop) -> Iterator[None]:
+    """Take note of SIGTERM and of the first Ctrl-C; a second Ctrl-C has its usual effect.
+
+    Launchers of several processes send SIGTERM more than once.
+
+    Signals reach the main thread alone, so a run in another thread is never stopped this way.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        stop.asked = True
+        signal.signal(signal.SIGINT, usual[signal.SIGINT])
+
+    for number in usual:
+        signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+
 
 _EVALUATION = timedelta(hours=12)
 """What processes wait for each other at most: one of them scores all images while the others stand still."""

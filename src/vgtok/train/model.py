@@ -4,16 +4,15 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from vgtok.detect.hub import find_detector
+from vgtok.detect.config import detector_configuration
+from vgtok.detect.loading import find_detector
 from vgtok.detect.model import CoDetr
-from vgtok.detect.registry import detector_configuration
 from vgtok.detect.saving import filled
 from vgtok.encode.embed import Fusion
 from vgtok.encode.loading import load_weights
 from vgtok.errors import InputError
 from vgtok.tokenize.geometry import NODE, ROOT
-from vgtok.train.recipe import Recipe
-from vgtok.train.recipes import CONVERTED, DENSE
+from vgtok.train.recipe import CONVERTED, DENSE, Recipe
 
 
 def initial_model(recipe: Recipe, names: tuple[str, ...]) -> CoDetr:

@@ -9,16 +9,14 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-from vgtok.detect.config import DetectorConfig
+from vgtok.detect.config import DetectorConfig, Head
 from vgtok.detect.detector import DEFAULT_BUDGET, Detector
-from vgtok.detect.heads import Head
-from vgtok.detect.hub import load, shipped_models
+from vgtok.detect.loading import load, shipped_models
 from vgtok.detect.saving import filled, read_config
 from vgtok.errors import InputError, VGTokError
 from vgtok.tokenize.retention import RetentionTable
-from vgtok.train.journal import read_metrics
 from vgtok.train.recipe import RECIPE_FILE
-from vgtok.train.state import MODEL_FILE, checkpoints
+from vgtok.train.run_folder import MODEL_FILE, checkpoints, read_metrics
 
 HISTORY_FILE = "training.csv"
 _HISTORY_ROWS = 40

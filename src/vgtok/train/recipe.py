@@ -1,4 +1,4 @@
-"""What a training run is, as one frozen dataclass: every field can be set from the command line by its name."""
+"""What a training run is, as one frozen dataclass, and the recipes by name."""
 
 import json
 from collections.abc import Mapping
@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from vgtok.data.synthetic import LAYOUTS
-from vgtok.detect.config import Auxiliary
-from vgtok.detect.heads import Head
+from vgtok.detect.config import Auxiliary, Head
 from vgtok.errors import InputError
 from vgtok.fields import check_fields
-from vgtok.tokenize.presets import preset
+from vgtok.tokenize.tokenizer import preset
 
 Precision = Literal["auto", "fp32", "bf16"]
 Schedule = Literal["cosine", "constant"]
@@ -36,7 +35,7 @@ class Recipe:
     one of `budgets` drawn at random, then cut to a `crop` around an object (0 keeps the frame), where `crop_queries`
     of the model's queries suffice (0 is all). `synthetic` is the share of rendered lessons; those are `synthetic_scale`
     px a metre, or of any scale for 0, and of places like `synthetic_layout`, or of any. `budgets` are exact counts, or
-    with `table` percentiles inverted from that retention table. `tokenizers` are names of `vgtok.tokenize.presets`,
+    with `table` percentiles inverted from that retention table. `tokenizers` are names of `vgtok.tokenize.tokenizer`,
     one drawn for each image (a name given twice is drawn twice as often) among those that reach its budget; without
     any, `scorer`, `rank` and `splitter` say how images are read.
 
@@ -196,3 +195,132 @@ def _value(name: str, text: str, kind: Any) -> Any:
     except (ValueError, KeyError):
         expected = {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "a list with commas")
         raise InputError(f"--set {name}={text}: expected {expected}") from None
+
+
+CONVERTED = "converted-co-detr"
+"""The folder of a converted release: what the paper's training starts from, and everyone has to bring."""
+
+DENSE = "paper-visdrone-dense"
+"""The recipe of the dense reference, and the folder of the model it makes: what the paper's finetunes start from."""
+
+_VISDRONE_IMAGES, _AITODV2_IMAGES = 6471, 11214
+"""Images of the training splits: steps of an epoch, one image each."""
+
+_PAPER = Recipe(
+    name=DENSE,
+    detector="co-detr-eva02-large",
+    start=CONVERTED,
+    smallest=480 / 1152,
+    largest=1536 / 1152,
+    epochs=28,
+    keep=_VISDRONE_IMAGES,
+    evaluate=_VISDRONE_IMAGES,
+)
+
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        _PAPER,
+        replace(
+            _PAPER,
+            name="paper-visdrone-finetune",
+            start=DENSE,
+            epochs=8,
+            budgets=(0.4,),
+            table="visdrone",
+            evaluate_budget=0.4,
+        ),
+        replace(
+            _PAPER,
+            name="paper-aitodv2",
+            canvas=(2048, 2048),
+            epochs=8,
+            budgets=(0.4,),
+            keep=_AITODV2_IMAGES,
+            evaluate=_AITODV2_IMAGES,
+            evaluate_budget=0.4,
+        ),
+        Recipe(
+            name="tiny-visdrone",
+            detector="co-detr-vit-tiny",
+            # The RoI head would cost a quarter of every step, and two cores have few to spare.
+            auxiliary=("atss",),
+            head="atss",
+            encoder_weights="deit_tiny_patch16_224.safetensors",
+            held_out=24,
+            smallest=0.8,
+            largest=1.25,
+            photometric=True,
+            crop=512,
+            crop_queries=300,
+            synthetic=0.1,
+            budgets=(1.0, 0.7, 0.5, 0.4, 0.3, 0.2),
+            batch=4,
+            steps=2000,
+            rate=4e-4,
+            layer_decay=0.85,
+            weight_decay=0.05,
+            clip=5.0,
+            warmup=100,
+            final_rate=0.02,
+            average=4e-3,
+            average_warmup=200,
+            checkpoint=50,
+            keep=500,
+        ),
+        Recipe(
+            name="synthetic-smoke",
+            detector="co-detr-vit-tiny",
+            # Cars on a highway: what a network that knows nothing learns within minutes, vans and lorries beside them.
+            classes=("car",),
+            auxiliary=("atss",),
+            head="atss",
+            data=SYNTHETIC,
+            validation=SYNTHETIC,
+            canvas=(256, 256),
+            crop_queries=100,
+            synthetic_scale=10.0,
+            synthetic_layout="highway",
+            budgets=(1.0, 0.7, 0.4),
+            batch=2,
+            steps=600,
+            rate=1e-3,
+            layer_decay=1.0,
+            weight_decay=1e-4,
+            clip=1.0,
+            warmup=100,
+            final_rate=0.01,
+            average=2e-2,
+            average_warmup=100,
+            # Matrices this small gain nothing from fewer bits.
+            precision="fp32",
+            checkpoint=200,
+            evaluate=200,
+            evaluate_images=24,
+            evaluate_budget=0.7,
+        ),
+    )
+}
+"""Every recipe by name."""
+
+
+def branched(checkpoint: Path, settings: dict[str, str]) -> Recipe:
+    """The recipe of the run a checkpoint belongs to, as a branch from there in which the rate falls over `decay` steps.
+
+    The run itself is only read.
+    """
+    file, state = checkpoint.parent / RECIPE_FILE, checkpoint / STATE_FILE
+    if not file.is_file() or not state.is_file():
+        raise InputError(f"{checkpoint}: not a checkpoint of a run; name a folder like RUN/step-001000")
+    chosen = read_recipe(file).changed({"schedule": "constant", **settings, "branch": str(checkpoint)})
+    if not chosen.decay:
+        raise InputError(f"{checkpoint}: say over how many steps the branch decays, for example --set decay=300")
+    step = int(checkpoint.name.removeprefix("step-"))
+    return replace(chosen, steps=step + chosen.decay)
+
+
+def recipe_named(name: str) -> Recipe:
+    """The recipe of that name."""
+    if name not in RECIPES:
+        raise InputError(f"recipe: '{name}' is not one of {', '.join(RECIPES)}")
+    return RECIPES[name]

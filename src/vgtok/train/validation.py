@@ -13,8 +13,8 @@ from vgtok.detect.config import DetectorConfig
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import filled
 from vgtok.evaluate.evaluation import evaluate
+from vgtok.evaluate.inference import run_detector
 from vgtok.evaluate.protocols import protocol_for
-from vgtok.evaluate.running import run_detector
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.train.recipe import SYNTHETIC, Recipe
 

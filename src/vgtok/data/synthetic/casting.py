@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from . import people, ships, vehicles
-from .geometry import Colour, View
-from .objects import EXTENTS, Actor, Brush, Kind, Sprite
+from vgtok.data.synthetic import people, ships, vehicles
+from vgtok.data.synthetic.geometry import Colour, View
+from vgtok.data.synthetic.objects import EXTENTS, Actor, Brush, Kind, Sprite
 
 _CAR: tuple[tuple[float, Colour], ...] = (
     (26, (226, 228, 228)),

@@ -11,8 +11,17 @@ from enum import IntEnum
 import cv2
 import numpy as np
 
-from .geometry import SUBPIXEL_BITS, ByteArray, Colour, FloatArray, Path, View, fixed_point
-from .noise import drift, grain
+from vgtok.data.synthetic.geometry import (
+    SUBPIXEL_BITS,
+    ByteArray,
+    Colour,
+    FloatArray,
+    Path,
+    View,
+    drift,
+    fixed_point,
+    grain,
+)
 
 
 class Material(IntEnum):

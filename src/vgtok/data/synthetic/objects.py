@@ -14,9 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.data.visdrone import NAMES as VISDRONE_NAMES
-
-from .geometry import (
+from vgtok.data.synthetic.geometry import (
     SUBPIXEL_BITS,
     ByteArray,
     Colour,
@@ -27,6 +25,7 @@ from .geometry import (
     oriented,
     rotate,
 )
+from vgtok.names import VISDRONE as VISDRONE_NAMES
 
 NAMES = (*VISDRONE_NAMES, "ship")
 """Class names: the ten of VisDrone in its order, then ship."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .geometry import Colour, FloatArray, disc, rectangle, rounded, shifted
-from .objects import Actor, Brush, dim
+from vgtok.data.synthetic.geometry import Colour, FloatArray, disc, rectangle, rounded, shifted
+from vgtok.data.synthetic.objects import Actor, Brush, dim
 
 _SKIN: Colour = (188, 148, 120)
 _HAIR: tuple[Colour, ...] = ((28, 24, 22), (48, 36, 28), (36, 32, 32), (104, 82, 58), (208, 204, 196))

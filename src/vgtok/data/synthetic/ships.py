@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .geometry import Colour, FloatArray, rectangle, rounded, shifted
-from .objects import Actor, Brush, dim, mix
+from vgtok.data.synthetic.geometry import Colour, FloatArray, rectangle, rounded, shifted
+from vgtok.data.synthetic.objects import Actor, Brush, dim, mix
 
 _CONTAINERS: tuple[Colour, ...] = (
     (150, 58, 46),

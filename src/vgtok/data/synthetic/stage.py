@@ -8,14 +8,22 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from .buildings import Building, make_building
-from .casting import make_actor
-from .geometry import SUBPIXEL_BITS, ByteArray, Colour, FloatArray, Path, View, fixed_point, oriented
-from .ground import Ground
-from .objects import EXTENTS, Actor, Kind
-from .roofs import RoofKind
-from .shading import Sun
-from .vegetation import Tree, make_tree
+from vgtok.data.synthetic.buildings import Building, RoofKind, make_building
+from vgtok.data.synthetic.casting import make_actor
+from vgtok.data.synthetic.geometry import (
+    SUBPIXEL_BITS,
+    ByteArray,
+    Colour,
+    FloatArray,
+    Path,
+    View,
+    fixed_point,
+    oriented,
+)
+from vgtok.data.synthetic.ground import Ground
+from vgtok.data.synthetic.lighting import Sun
+from vgtok.data.synthetic.objects import EXTENTS, Actor, Kind
+from vgtok.data.synthetic.vegetation import Tree, make_tree
 
 
 class Occupancy:

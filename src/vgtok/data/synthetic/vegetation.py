@@ -8,10 +8,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from .geometry import Colour, View
-from .noise import drift, grain
-from .objects import Sprite
-from .shading import ShadowMap, Sun
+from vgtok.data.synthetic.geometry import Colour, View, drift, grain
+from vgtok.data.synthetic.lighting import ShadowMap, Sun
+from vgtok.data.synthetic.objects import Sprite
 
 _SPECIES: tuple[Colour, ...] = ((62, 88, 40), (78, 104, 46), (52, 76, 42), (92, 110, 52), (70, 94, 56))
 _BANK_SIZE = 10

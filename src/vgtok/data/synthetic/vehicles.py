@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .geometry import Colour, FloatArray, convex_hull, rectangle, rounded, shifted
-from .objects import Actor, Brush, dim, mix
+from vgtok.data.synthetic.geometry import Colour, FloatArray, convex_hull, rectangle, rounded, shifted
+from vgtok.data.synthetic.objects import Actor, Brush, dim, mix
 
 _GLASS: Colour = (38, 46, 54)
 _SKY_GLASS: Colour = (82, 98, 112)

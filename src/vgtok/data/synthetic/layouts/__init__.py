@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..stage import Stage
-from .harbour import lay_harbour
-from .highway import lay_highway
-from .parking import lay_parking
-from .street import lay_street
-from .village import lay_village
+from vgtok.data.synthetic.layouts.country import lay_highway, lay_village
+from vgtok.data.synthetic.layouts.harbour import lay_harbour
+from vgtok.data.synthetic.layouts.town import lay_parking, lay_street
+from vgtok.data.synthetic.stage import Stage
 
 LAYOUT_BUILDERS: dict[str, Callable[[Stage], None]] = {
     "street": lay_street,

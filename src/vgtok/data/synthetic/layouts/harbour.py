@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..casting import make_ship
-from ..geometry import Colour, FloatArray, Path, convex_hull, oriented, rectangle, rotate
-from ..ground import Material
-from ..objects import Actor, Kind
-from ..plots import parking_lot, works
-from ..roads import WHITE, YELLOW, Road, lay_asphalt, line_with_lamps, paint_lanes, wear_lanes
-from ..stage import Pole, Stage
-from ..traffic import CITY, drive, stroll
+from vgtok.data.synthetic.casting import make_ship
+from vgtok.data.synthetic.geometry import Colour, FloatArray, Path, convex_hull, oriented, rectangle, rotate
+from vgtok.data.synthetic.ground import Material
+from vgtok.data.synthetic.objects import Actor, Kind
+from vgtok.data.synthetic.plots import parking_lot, works
+from vgtok.data.synthetic.roads import (
+    CITY,
+    WHITE,
+    YELLOW,
+    Road,
+    drive,
+    lay_asphalt,
+    line_with_lamps,
+    paint_lanes,
+    stroll,
+    wear_lanes,
+)
+from vgtok.data.synthetic.stage import Pole, Stage
 
 _CONTAINERS: tuple[Colour, ...] = (
     (148, 60, 48),

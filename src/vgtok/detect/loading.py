@@ -1,0 +1,171 @@
+"""Find a detector by name: shipped, saved in a folder, converted from a checkpoint, or on the hub."""
+
+import json
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+from vgtok.detect.checkpoint import load_co_detr
+from vgtok.detect.config import DETECTORS, Auxiliary
+from vgtok.detect.detector import Detector
+from vgtok.detect.saving import CONFIG_FILE, file_digest, is_saved, load_detector, read_config, save_with_card
+from vgtok.errors import InputError, VGTokError
+from vgtok.files import is_there, write_text
+
+_CHECKPOINTS = (".pth", ".pt", ".bin", ".safetensors")
+_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(@[\w./-]+)?")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def shipped_models() -> dict[str, Path]:
+    """Name and folder of every model in the package."""
+    folder = Path(str(files("vgtok.detect") / "shipped"))
+    return {path.name: path for path in sorted(folder.iterdir()) if is_saved(path)} if folder.is_dir() else {}
+
+
+def load(name_or_path: str | Path) -> Detector:
+    """The detector of that name, on the GPU where there is one.
+
+    A name is that of a shipped model, a folder `save_detector` wrote, a released Co-DETR checkpoint file, or a
+    repository on the hub as owner/name or owner/name@revision, fetched once and then kept in the hub's cache.
+    """
+    detector = find_detector(name_or_path)
+    return detector.to("cuda") if torch.cuda.is_available() else detector
+
+
+def from_pretrained(name_or_path: str | Path, revision: str | None = None) -> Detector:
+    """A detector this library saved, by shipped name, folder or hub name; weights are read from safetensors only."""
+    name, path = str(name_or_path), Path(name_or_path)
+    shipped = shipped_models()
+    if name in shipped or (is_there(path) and path.is_dir()):
+        return load_detector(shipped.get(name, path))
+    named = name if revision is None else f"{name}@{revision}"
+    if not _HUB_NAME.fullmatch(named):
+        raise InputError(
+            f"model: '{name}' is neither a folder, a hub name (owner/name) nor a shipped model "
+            f"({', '.join(shipped) or 'none shipped'})"
+        )
+    folder = fetch(named, [".safetensors"])
+    if not is_saved(folder):
+        raise InputError(f"model: '{named}' on the hub is no vgtok model; vgtok.load also reads Co-DETR checkpoints")
+    return load_detector(folder)
+
+
+def push(
+    detector: Detector,
+    repository: str,
+    *,
+    private: bool,
+    message: str,
+    auxiliary: tuple[Auxiliary, ...] | None,
+    half: bool,
+) -> str:
+    """Upload a detector with its model card to owner/name as one commit; returns the commit's address."""
+    try:
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import OfflineModeIsEnabled
+    except ImportError:
+        raise VGTokError("push_to_hub: needs huggingface_hub; pip install 'vgtok[detect]'") from None
+    if "@" in repository or not _HUB_NAME.fullmatch(repository):
+        raise InputError(f"push_to_hub: '{repository}' is not the name of a repository, owner/name")
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        _use_hub_name(save_with_card(detector, folder, repository, auxiliary=auxiliary, half=half), folder)
+        api = HfApi()
+        try:
+            api.create_repo(repository, private=private, exist_ok=True)
+            # Weights of an earlier push under another name would lie beside the new ones for good.
+            commit = api.upload_folder(
+                repo_id=repository, folder_path=folder, commit_message=message, delete_patterns=["*.safetensors"]
+            )
+        except OfflineModeIsEnabled:
+            raise InputError(
+                f"push_to_hub: '{repository}' needs the hub, and HF_HUB_OFFLINE is set; unset it"
+            ) from None
+        # Refusals of the hub and failures of its transport share no class that is public in every release.
+        except Exception as error:
+            raise InputError(
+                f"push_to_hub: '{repository}' could not be uploaded ({_first_line(error)}); check the connection and "
+                "log in with 'hf auth login'"
+            ) from None
+    return str(commit.commit_url)
+
+
+def _use_hub_name(weights: Path, folder: Path) -> None:
+    """Call the weights model.safetensors, as the hub's own pages do: there a commit swaps all files at once."""
+    document = read_config(folder)
+    document["weights"]["file"] = weights.rename(folder / "model.safetensors").name
+    write_text(folder / CONFIG_FILE, json.dumps(document, indent=1) + "\n")
+
+
+def find_detector(name_or_path: str | Path) -> Detector:
+    """The detector `load` gives, on the CPU."""
+    name, path = str(name_or_path), Path(name_or_path)
+    shipped = shipped_models()
+    if name in shipped:
+        return load_detector(shipped[name])
+    if is_there(path):
+        return load_detector(path) if path.is_dir() else load_co_detr(path)
+    if name in DETECTORS:
+        raise InputError(
+            f"model: '{name}' is a configuration without weights; train it with 'vgtok train', or convert a released "
+            "checkpoint with 'vgtok convert co-detr'"
+        )
+    if path.suffix not in _CHECKPOINTS and _HUB_NAME.fullmatch(name):
+        return _from_hub(name)
+    raise InputError(
+        f"model: '{name}' is neither a folder, a checkpoint file, a hub name (owner/name) nor a shipped model "
+        f"({', '.join(shipped) or 'none shipped'})"
+    )
+
+
+def _from_hub(name: str) -> Detector:
+    folder = fetch(name)
+    if is_saved(folder):
+        return load_detector(folder)
+    candidates = [path for path in sorted(folder.iterdir()) if path.suffix in _CHECKPOINTS]
+    if len(candidates) != 1:
+        listed = ", ".join(path.name for path in candidates) or "none"
+        raise InputError(
+            f"model: '{name}' on the hub is no vgtok model and has not one checkpoint but: {listed}; "
+            "download the one you want and give its path"
+        )
+    # The cache names a large file by the digest the hub announced for it.
+    announced = candidates[0].resolve().name
+    if _SHA256.fullmatch(announced) and file_digest(candidates[0]) != announced:
+        raise InputError(f"{candidates[0]}: sha256 differs from the hub's; delete the file and load again")
+    return load_co_detr(candidates[0])
+
+
+def fetch(name: str, suffixes: Sequence[str] = _CHECKPOINTS) -> Path:
+    """Bring owner/name[@revision] from the hub, or from its cache where there is no network; returns the folder.
+
+    Of the repository's files config.json and those with one of the suffixes are fetched.
+    """
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+    except ImportError:
+        raise VGTokError("model: hub names need huggingface_hub; pip install 'vgtok[detect]'") from None
+    repository, _, revision = name.partition("@")
+    patterns = [CONFIG_FILE, *(f"*{suffix}" for suffix in suffixes)]
+    try:
+        return Path(snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
+    except RepositoryNotFoundError:
+        raise InputError(f"model: '{name}' is no folder here, and on the hub no repository that can be read") from None
+    except LocalEntryNotFoundError:
+        raise InputError(
+            f"model: '{name}' is no folder here and not in the hub's cache, and the hub cannot be reached; connect "
+            "once, or download the model elsewhere and give its folder"
+        ) from None
+    # A name that cannot be one on the hub is a ValueError.
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        raise InputError(f"model: '{name}' could not be fetched from the hub ({_first_line(error)})") from None
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -1,0 +1,209 @@
+"""Ground truth and detections as arrays, and detections read from files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgtok.data.dataset import AnnotatedDataset
+from vgtok.data.rows import Problem, Role, Row, common_folder, corners
+from vgtok.errors import InputError
+from vgtok.files import read_json
+
+_BOXES = frozenset({Role.OBJECT, Role.CROWD})
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """Scored boxes and crowds of all images.
+
+    `boxes` (N, 4) x y width height, `areas` (N,), `labels` (N,), `crowd` (N,) bool, `image` (N,) index of the image
+    each lies in; `regions` holds per image the (M, 4) corners of what the protocol ignores, `image_ids` (I,) the ids.
+    """
+
+    names: tuple[str, ...]
+    image_ids: NDArray[np.int64]
+    boxes: NDArray[np.float64]
+    areas: NDArray[np.float64]
+    labels: NDArray[np.int64]
+    crowd: NDArray[np.bool_]
+    image: NDArray[np.int64]
+    regions: tuple[NDArray[np.float64], ...]
+    unused_regions: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def instances(self) -> int:
+        """How many boxes are scored."""
+        return int((~self.crowd).sum())
+
+
+@dataclass(frozen=True)
+class Detections:
+    """Detections of all images: `boxes` (N, 4) x y width height, `scores`, `labels` and `image` (N,) each."""
+
+    boxes: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    labels: NDArray[np.int64]
+    image: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def take(self, chosen: NDArray[Any]) -> "Detections":
+        """The detections a mask or index array chooses."""
+        return Detections(self.boxes[chosen], self.scores[chosen], self.labels[chosen], self.image[chosen])
+
+
+def ground_truth(dataset: AnnotatedDataset, region_roles: frozenset[Role]) -> GroundTruth:
+    """Read every annotation of a data set; rows of `region_roles` become regions."""
+    rows: list[Row] = []
+    image: list[int] = []
+    regions = []
+    problems = list(dataset.problems)
+    unused = 0
+    for index in range(len(dataset.images)):
+        reading = dataset.reading(index)
+        problems.extend(reading.problems)
+        inside = [row for row in reading.rows if row.role in region_roles]
+        boxes = [row for row in reading.rows if row.role in _BOXES - region_roles]
+        unused += len(reading.rows) - len(inside) - len(boxes)
+        rows.extend(boxes)
+        image.extend([index] * len(boxes))
+        regions.append(corners([row.box for row in inside]))
+    return GroundTruth(
+        names=dataset.names,
+        image_ids=np.array(dataset.image_ids, dtype=np.int64),
+        boxes=np.array([row.box for row in rows], dtype=np.float64).reshape(-1, 4),
+        areas=np.array([row.area for row in rows], dtype=np.float64),
+        labels=np.array([row.label for row in rows], dtype=np.int64),
+        crowd=np.array([row.role is Role.CROWD for row in rows], dtype=np.bool_),
+        image=np.array(image, dtype=np.int64),
+        regions=tuple(regions),
+        unused_regions=unused,
+        problems=tuple(problems),
+    )
+
+
+def leading(detections: Detections, cap: int) -> Detections:
+    """The `cap` best of each class in each image, in an order that does not depend on how they came.
+
+    Equal scores are ordered by their boxes: COCO's own tools leave them as they came, so that shuffling a file there
+    changes the result.
+    """
+    x, y, width, height = detections.boxes.T
+    order = np.lexsort((height, width, y, x, -detections.scores, detections.labels, detections.image))
+    ordered = detections.take(order)
+    if not len(ordered):
+        return ordered
+    first = np.r_[True, (np.diff(ordered.image) != 0) | (np.diff(ordered.labels) != 0)]
+    positions = np.arange(len(ordered))
+    rank = positions - np.maximum.accumulate(np.where(first, positions, 0))
+    return ordered.take(rank < cap)
+
+
+_KEYS = ("image_id", "category_id", "bbox", "score")
+
+
+def read_predictions(path: Path, dataset: AnnotatedDataset) -> Detections:
+    """Read a COCO results file made for a data set; the first detection that cannot be used is named and refused."""
+    rows = read_json(path)
+    if not isinstance(rows, list):
+        raise InputError(f"{path}: not a COCO results file, which is a json list of {', '.join(_KEYS)}")
+    return detections_of(rows, dataset, str(path))
+
+
+def detections_of(rows: Sequence[Any], dataset: AnnotatedDataset, source: str) -> Detections:
+    """Detections given as the objects of a COCO results file; `source` is what errors call them."""
+    try:
+        identities = [row["image_id"] for row in rows]
+        categories = [row["category_id"] for row in rows]
+        boxes = [row["bbox"] for row in rows]
+        scores = [row["score"] for row in rows]
+    except (KeyError, TypeError):
+        number = next(i for i, row in enumerate(rows) if not isinstance(row, dict) or not set(_KEYS) <= row.keys())
+        _refuse(source, number, f"lacks one of {', '.join(_KEYS)}: {str(rows[number])[:80]}")
+    images = image_names(dataset)
+    labels = {category: label for label, category in enumerate(dataset.category_ids)}
+    return Detections(
+        _numbers(boxes, source),
+        _scores(scores, source),
+        _looked_up(categories, labels, source, "category_id", f"the data has {_listed(dataset.category_ids)}"),
+        _looked_up(identities, images, source, "image_id", f"not among the {len(dataset.images)} images of the data"),
+    )
+
+
+def image_names(dataset: AnnotatedDataset) -> dict[int | str, int]:
+    """Every way to name an image: id, path, file name, stem. A name several images share names none of them."""
+    names: dict[int | str, int] = dict(zip(dataset.image_ids, range(len(dataset.images)), strict=True))
+    folder = common_folder(dataset.images)
+    shared = set()
+    for index, path in enumerate(dataset.images):
+        relative = path.relative_to(folder)
+        for name in {relative.as_posix(), relative.with_suffix("").as_posix(), path.name, path.stem}:
+            if names.setdefault(name, index) != index:
+                shared.add(name)
+    return {name: index for name, index in names.items() if name not in shared}
+
+
+def _looked_up(
+    keys: list[Any], table: dict[Any, int], source: str, field: str, explanation: str
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    try:
+        # 1.0 and True would find the entry of 1; only whole numbers and names are names.
+        if not set(map(type, keys)) <= {int, str}:
+            raise KeyError
+        return np.fromiter((table[key] for key in keys), dtype=np.int64, count=len(keys))
+    except KeyError:
+        number = next(i for i, key in enumerate(keys) if type(key) not in (int, str) or key not in table)
+        _refuse(source, number, f"{field} {keys[number]!r} is unknown: {explanation}")
+
+
+def _numbers(boxes: list[Any], source: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    wrong = "is not x, y, width, height as four finite numbers"
+    if not set(map(type, boxes)) <= {list} or not set(map(len, boxes)) <= {4}:
+        number = next(i for i, box in enumerate(boxes) if type(box) is not list or len(box) != 4)
+        _refuse(source, number, f"bbox {str(boxes[number])[:60]} {wrong}")
+    flat = list(chain.from_iterable(boxes))
+    if not set(map(type, flat)) <= {int, float}:
+        number = next(i for i, value in enumerate(flat) if type(value) not in (int, float)) // 4
+        _refuse(source, number, f"bbox {str(boxes[number])[:60]} {wrong}")
+    array = _array(flat).reshape(-1, 4)
+    bad = ~np.isfinite(array).all(axis=1) | (array[:, 2:] < 0).any(axis=1)
+    if bad.any():
+        number = int(bad.argmax())
+        finite = np.isfinite(array[number]).all()
+        _refuse(source, number, f"bbox {boxes[number]} {'has a negative size' if finite else wrong}")
+    return array
+
+
+def _scores(scores: list[Any], source: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    if not set(map(type, scores)) <= {int, float}:
+        number = next(i for i, score in enumerate(scores) if type(score) not in (int, float))
+        _refuse(source, number, f"score {scores[number]!r} is not a number")
+    array = _array(scores)
+    if not np.isfinite(array).all():
+        number = int((~np.isfinite(array)).argmax())
+        _refuse(source, number, f"score {scores[number]} is not a finite number")
+    return array
+
+
+def _array(values: list[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    try:
+        return np.array(values, dtype=np.float64)
+    except OverflowError:
+        # A whole number no float holds; as infinity it is refused where it stands.
+        return np.array([value if abs(value) < 1e300 else np.inf for value in values], dtype=np.float64)
+
+
+def _listed(categories: Sequence[int]) -> str:
+    shown = ", ".join(map(str, categories[:12]))
+    return shown if len(categories) <= 12 else f"{shown}, ... ({len(categories)} in all)"
+
+
+def _refuse(source: str, number: int, reason: str) -> NoReturn:
+    raise InputError(f"{source}: detection {number + 1}: {reason}")

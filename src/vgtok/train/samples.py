@@ -1,0 +1,213 @@
+"""Training samples: sample n follows from the recipe's seed and n alone."""
+
+from collections import abc
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.random import Generator
+from torch import Tensor
+
+from vgtok.data.augment import HorizontalFlip, Photometric, Sample
+from vgtok.data.dataset import Dataset
+from vgtok.data.synthetic import NAMES, render_scene
+from vgtok.encode.packing import Crop
+from vgtok.errors import BudgetError, InputError
+from vgtok.evaluate.inference import label_map
+from vgtok.tokenize.canvas import Canvas, fit_canvas
+from vgtok.tokenize.geometry import ROOT
+from vgtok.tokenize.images import read_image
+from vgtok.tokenize.tokenizer import Tokenizer
+from vgtok.tokenize.tokens import Tokens
+from vgtok.train.recipe import Recipe
+from vgtok.train.validation import scene_config
+
+_VISIBLE = 0.4
+"""An object of which a crop shows less is not asked for."""
+
+_ON_WINDOWS = 0.25
+"""Share of crops that lie where the windows of a whole frame lie, with the narrow ones at its far edges."""
+
+_GREY = np.array([124, 116, 104], dtype=np.uint8)
+"""What ignored regions are painted with, near the mean of natural images: what is in them is not annotated."""
+
+_AHEAD = 4
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One image to learn from: `frame` (3, H, W) uint8, its partition, (N, 4) `boxes`, (N,) `labels`, its place.
+
+    `budget` is the share of tokens the whole frame was read at.
+    """
+
+    number: int
+    frame: Tensor
+    tokens: Tokens
+    boxes: Tensor
+    labels: Tensor
+    crop: Crop
+    budget: float
+
+
+class Lessons:
+    """The lessons of a recipe over a data set's images at `chosen`, or over rendered scenes where there is none."""
+
+    def __init__(self, recipe: Recipe, names: tuple[str, ...], dataset: Dataset | None, chosen: Sequence[int]) -> None:
+        if dataset is not None and not chosen:
+            raise InputError("data: no image is left to train on")
+        self.recipe, self.dataset, self.chosen = recipe, dataset, chosen
+        self.data_labels = label_map(dataset.names, names) if dataset is not None else None
+        self.scene_labels = label_map(NAMES, names)
+        self.tokenizers = {budget: _tokenizers(recipe, budget) for budget in recipe.budgets}
+
+    def __getitem__(self, number: int) -> Lesson:
+        """The lesson of that number."""
+        random = np.random.default_rng((self.recipe.seed, 1, number))
+        budget = float(random.choice(self.recipe.budgets))
+        tokenizer = self._tokenizer(budget, random)
+        rendered = self.dataset is None or random.random() < self.recipe.synthetic
+        sample = self._rendered(random) if rendered else self._read(number)
+        if self.recipe.flip:
+            sample = HorizontalFlip()(sample, random)
+        if rendered and self.recipe.crop:
+            return self._placed(number, sample, tokenizer, budget, random)
+        canvas, sample = self._fitted(sample, random)
+        tokens = tokenizer.partition(canvas)
+        x, y, height, width = self._window(canvas, sample, random)
+        crop = Crop(x, y, canvas.height, canvas.width)
+        part = tokens if (height, width) == (canvas.height, canvas.width) else tokens.crop(x, y, height, width)
+        return self._lesson(number, _cut(sample, x, y, height, width), part, crop, budget, random)
+
+    def ahead(self, numbers: Sequence[int]) -> abc.Generator[Lesson, None, None]:
+        """The lessons of these numbers in order, the next few made while one is learnt; close it to end its thread."""
+        with ThreadPoolExecutor(1) as pool:
+            waiting = [pool.submit(self.__getitem__, number) for number in numbers[:_AHEAD]]
+            for number in [*numbers[_AHEAD:], *[None] * min(_AHEAD, len(numbers))]:
+                yield waiting.pop(0).result()
+                if number is not None:
+                    waiting.append(pool.submit(self.__getitem__, number))
+
+    def _read(self, number: int) -> Sample:
+        """A frame of the data, every one once in a round, in an order new to each round."""
+        assert self.dataset is not None
+        assert self.data_labels is not None
+        turn, place = divmod(number, len(self.chosen))
+        order = np.random.default_rng((self.recipe.seed, 2, turn)).permutation(len(self.chosen))
+        index = self.chosen[order[place]]
+        annotations = self.dataset.annotations(index)
+        return _known(
+            read_image(self.dataset.images[index]),
+            annotations.boxes,
+            self.data_labels[annotations.labels],
+            annotations.ignored,
+        )
+
+    def _rendered(self, random: Generator) -> Sample:
+        width, height = (self.recipe.crop,) * 2 if self.recipe.crop else self.recipe.canvas
+        scene = render_scene(int(random.integers(2**31)), width, height, scene_config(self.recipe))
+        return _known(scene.pixels, scene.boxes, self.scene_labels[scene.labels], np.zeros((0, 4)))
+
+    def _tokenizer(self, budget: float, random: Generator) -> Tokenizer:
+        """One of the tokenizers that reach a budget; where there is no choice, nothing is drawn."""
+        able = self.tokenizers[budget]
+        return able[int(random.integers(len(able)))] if len(able) > 1 else able[0]
+
+    def _placed(self, number: int, sample: Sample, tokenizer: Tokenizer, budget: float, random: Generator) -> Lesson:
+        """A rendered crop at a place of its own in a frame that was never rendered."""
+        (width, height), side = self.recipe.canvas, self.recipe.crop
+        x, y = (ROOT * int(random.integers(max(0, length - side) // ROOT + 1)) for length in (width, height))
+        canvas = fit_canvas(sample.image, "native")
+        tokens = tokenizer.partition(canvas)
+        crop = Crop(x, y, max(height, y + side), max(width, x + side))
+        return self._lesson(number, sample, tokens, crop, budget, random)
+
+    def _fitted(self, sample: Sample, random: Generator) -> tuple[Canvas, Sample]:
+        """The sample on its canvas, with regions nobody annotated painted over."""
+        recipe = self.recipe
+        factor = float(np.exp(random.uniform(np.log(recipe.smallest), np.log(recipe.largest))))
+        width, height = (max(ROOT, round(side * factor)) for side in recipe.canvas)
+        canvas = fit_canvas(sample.image, (width, height))
+        boxes, ignored = canvas.from_source(sample.boxes), canvas.from_source(sample.ignored)
+        if len(ignored):
+            pixels = canvas.pixels.copy()
+            for x0, y0, x1, y1 in np.rint(ignored).astype(int):
+                pixels[max(y0, 0) : min(y1, canvas.height), max(x0, 0) : min(x1, canvas.width)] = _GREY
+            canvas = replace(canvas, pixels=pixels)
+        return canvas, Sample(canvas.image, boxes, sample.labels, ignored)
+
+    def _window(self, canvas: Canvas, sample: Sample, random: Generator) -> tuple[int, int, int, int]:
+        """x, y, height, width of what is cut from a canvas: around an object, on the 64-px roots."""
+        side = self.recipe.crop
+        if not side:
+            return 0, 0, canvas.height, canvas.width
+        centre = random.uniform((0, 0), (canvas.width, canvas.height))
+        if len(sample.labels):
+            # Every class of the frame is as likely, or the rare ones would hardly be seen.
+            label = random.choice(np.unique(sample.labels))
+            box = sample.boxes[random.choice(np.flatnonzero(sample.labels == label))]
+            centre = (box[:2] + box[2:]) / 2
+        aligned = random.random() < _ON_WINDOWS
+        corner = []
+        for middle, length in zip(centre, (canvas.width, canvas.height), strict=True):
+            middle = min(max(middle, 0.0), length - 1.0)
+            edge = int(middle // side) * side
+            # A sliver at the far edge would be hardly a picture at all.
+            if aligned and length - edge >= side // 4:
+                corner.append(edge)
+                continue
+            first = min(max(middle - random.uniform(0.1, 0.9) * side, 0.0), max(0.0, length - side))
+            corner.append(int(np.ceil(first / ROOT)) * ROOT)
+        x, y = corner
+        return x, y, min(side, canvas.height - y), min(side, canvas.width - x)
+
+    def _lesson(
+        self, number: int, sample: Sample, tokens: Tokens, crop: Crop, budget: float, random: Generator
+    ) -> Lesson:
+        """The lesson a cut sample makes; light and colour change last, on the few pixels that are left."""
+        if self.recipe.photometric:
+            sample = Photometric()(sample, random)
+        return Lesson(
+            number,
+            torch.from_numpy(np.array(sample.image.transpose(2, 0, 1), order="C")),
+            tokens,
+            torch.from_numpy(sample.boxes).float(),
+            torch.from_numpy(sample.labels).long(),
+            crop,
+            budget,
+        )
+
+
+def _tokenizers(recipe: Recipe, budget: float) -> list[Tokenizer]:
+    """The recipe's tokenizers that reach a budget; Single-pass, for one, has a floor of a quarter."""
+    able, refusals = [], []
+    for reading in recipe.readings():
+        try:
+            if recipe.table and budget < 1.0:
+                able.append(Tokenizer.calibrated(recipe.table, budget, **reading))
+            else:
+                able.append(Tokenizer(budget, **reading))
+        except BudgetError as refusal:
+            refusals.append(refusal)
+    if not able:
+        raise refusals[0]
+    return able
+
+
+def _known(image: Any, boxes: Any, labels: Any, ignored: Any) -> Sample:
+    """A sample of the objects the model has classes for; a box without area is none."""
+    kept = (labels >= 0) & (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
+    return Sample(image, boxes[kept].astype(np.float64), labels[kept], ignored)
+
+
+def _cut(sample: Sample, x: int, y: int, height: int, width: int) -> Sample:
+    """The part of a sample that lies in a window, with the objects it shows enough of."""
+    moved = sample.boxes - np.array([x, y, x, y])
+    inside = np.clip(moved, 0, np.array([width, height, width, height]))
+    before, after = (np.prod(b[:, 2:] - b[:, :2], axis=1) for b in (moved, inside))
+    kept = after >= _VISIBLE * before
+    image = np.ascontiguousarray(sample.image[y : y + height, x : x + width])
+    return Sample(image, inside[kept], sample.labels[kept], sample.ignored)
