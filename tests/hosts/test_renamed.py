@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import vgtok
-from tests.encode.test_wrap import pixels, randomised, vit
+from tests.hosts.test_wrapping import pixels, randomised, vit
 
 IMAGES = pixels(128, 128, count=1)
 

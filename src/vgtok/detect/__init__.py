@@ -1,4 +1,51 @@
-"""Feature map to boxes: a Co-DETR in plain PyTorch, and the detector that joins it to tokenizer and encoder.
+"""Feature maps to boxes: Co-DETR in plain PyTorch, and `Detector`, which takes images and returns results."""
 
-Results and soft suppression need numpy alone; whatever holds weights needs torch.
-"""
+from typing import TYPE_CHECKING
+
+from vgtok.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from vgtok.detect.checkpoint import Conversion, convert_co_detr, write_co_detr
+    from vgtok.detect.config import DETECTORS, DetectorConfig, Head, detector_configuration
+    from vgtok.detect.detector import Detector
+    from vgtok.detect.flops import detection_flops, detector_parameters
+    from vgtok.detect.loading import from_pretrained, load, push, shipped_models
+    from vgtok.detect.model import CoDetr
+    from vgtok.detect.result import Result, Timings
+    from vgtok.detect.saving import load_detector, save_detector
+
+__all__ = [
+    "DETECTORS",
+    "CoDetr",
+    "Conversion",
+    "Detector",
+    "DetectorConfig",
+    "Head",
+    "Result",
+    "Timings",
+    "convert_co_detr",
+    "detection_flops",
+    "detector_configuration",
+    "detector_parameters",
+    "from_pretrained",
+    "load",
+    "load_detector",
+    "push",
+    "save_detector",
+    "shipped_models",
+    "write_co_detr",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "checkpoint": ["Conversion", "convert_co_detr", "write_co_detr"],
+        "config": ["DETECTORS", "DetectorConfig", "Head", "detector_configuration"],
+        "detector": ["Detector"],
+        "flops": ["detection_flops", "detector_parameters"],
+        "loading": ["from_pretrained", "load", "push", "shipped_models"],
+        "model": ["CoDetr"],
+        "result": ["Result", "Timings"],
+        "saving": ["load_detector", "save_detector"],
+    },
+)

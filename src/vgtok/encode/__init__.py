@@ -1,4 +1,50 @@
-"""Tokens and pixels to a dense feature map: packed vision transformers of two families, EVA-02 and plain ViT.
+"""Tokens and pixels to dense feature maps: packed vision transformers."""
 
-Configurations and packing need numpy alone; whatever holds weights needs torch.
-"""
+from typing import TYPE_CHECKING
+
+from vgtok.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from vgtok.encode.attention import BACKENDS, attend, best_backend
+    from vgtok.encode.config import CONFIGS, EncoderConfig, configuration
+    from vgtok.encode.dense import EXECUTIONS, encode_control, encode_dense
+    from vgtok.encode.encoder import Encoder, Features, build_encoder
+    from vgtok.encode.flops import Flops, execution_flops, parameters_of
+    from vgtok.encode.loading import SOURCES, load_weights
+    from vgtok.encode.packing import Crop, Packing, pack
+
+__all__ = [
+    "BACKENDS",
+    "CONFIGS",
+    "EXECUTIONS",
+    "SOURCES",
+    "Crop",
+    "Encoder",
+    "EncoderConfig",
+    "Features",
+    "Flops",
+    "Packing",
+    "attend",
+    "best_backend",
+    "build_encoder",
+    "configuration",
+    "encode_control",
+    "encode_dense",
+    "execution_flops",
+    "load_weights",
+    "pack",
+    "parameters_of",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "attention": ["BACKENDS", "attend", "best_backend"],
+        "config": ["CONFIGS", "EncoderConfig", "configuration"],
+        "dense": ["EXECUTIONS", "encode_control", "encode_dense"],
+        "encoder": ["Encoder", "Features", "build_encoder"],
+        "flops": ["Flops", "execution_flops", "parameters_of"],
+        "loading": ["SOURCES", "load_weights"],
+        "packing": ["Crop", "Packing", "pack"],
+    },
+)

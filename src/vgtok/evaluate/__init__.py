@@ -1,1 +1,43 @@
-"""Detections against ground truth, by each benchmark's own protocol: caps, ignored regions, size bands, seeds."""
+"""Score detections by each benchmark's own protocol, with confidence intervals."""
+
+from typing import TYPE_CHECKING
+
+from vgtok.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from vgtok.evaluate.detections import Detections, GroundTruth, detections_of, ground_truth, read_predictions
+    from vgtok.evaluate.evaluation import ClassResult, Evaluation, Mistakes, evaluate, find_mistakes
+    from vgtok.evaluate.inference import label_map, run_detector
+    from vgtok.evaluate.protocols import PROTOCOLS, Protocol, protocol_for
+    from vgtok.evaluate.resampling import interval, resampled_metrics
+
+__all__ = [
+    "PROTOCOLS",
+    "ClassResult",
+    "Detections",
+    "Evaluation",
+    "GroundTruth",
+    "Mistakes",
+    "Protocol",
+    "detections_of",
+    "evaluate",
+    "find_mistakes",
+    "ground_truth",
+    "interval",
+    "label_map",
+    "protocol_for",
+    "read_predictions",
+    "resampled_metrics",
+    "run_detector",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "detections": ["Detections", "GroundTruth", "detections_of", "ground_truth", "read_predictions"],
+        "evaluation": ["ClassResult", "Evaluation", "Mistakes", "evaluate", "find_mistakes"],
+        "inference": ["label_map", "run_detector"],
+        "protocols": ["PROTOCOLS", "Protocol", "protocol_for"],
+        "resampling": ["interval", "resampled_metrics"],
+    },
+)

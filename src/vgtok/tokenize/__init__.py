@@ -1,1 +1,56 @@
-"""Pixels to Tokens: canvas, score map, pyramid, split, gate. numpy and OpenCV only."""
+"""Pixels to tokens: a strict partition of an image at the budget you name; numpy and OpenCV, no torch."""
+
+from typing import TYPE_CHECKING
+
+from vgtok.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from vgtok.tokenize.calibrate import measure_table
+    from vgtok.tokenize.canvas import Canvas, fit_canvas
+    from vgtok.tokenize.geometry import Extent, Frame, Pyramid, nest, pool_bands
+    from vgtok.tokenize.images import ImageLike, read_image
+    from vgtok.tokenize.retention import RetentionCurve, RetentionTable, load_table, shipped_tables
+    from vgtok.tokenize.scores import SCORES, Scorer
+    from vgtok.tokenize.split import GATES, Gate
+    from vgtok.tokenize.tokenizer import PRESETS, Tokenizer, preset
+    from vgtok.tokenize.tokens import Tokens
+
+__all__ = [
+    "GATES",
+    "PRESETS",
+    "SCORES",
+    "Canvas",
+    "Extent",
+    "Frame",
+    "Gate",
+    "ImageLike",
+    "Pyramid",
+    "RetentionCurve",
+    "RetentionTable",
+    "Scorer",
+    "Tokenizer",
+    "Tokens",
+    "fit_canvas",
+    "load_table",
+    "measure_table",
+    "nest",
+    "pool_bands",
+    "preset",
+    "read_image",
+    "shipped_tables",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "calibrate": ["measure_table"],
+        "canvas": ["Canvas", "fit_canvas"],
+        "geometry": ["Extent", "Frame", "Pyramid", "nest", "pool_bands"],
+        "images": ["ImageLike", "read_image"],
+        "retention": ["RetentionCurve", "RetentionTable", "load_table", "shipped_tables"],
+        "scores": ["SCORES", "Scorer"],
+        "split": ["GATES", "Gate"],
+        "tokenizer": ["PRESETS", "Tokenizer", "preset"],
+        "tokens": ["Tokens"],
+    },
+)

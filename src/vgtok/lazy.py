@@ -1,0 +1,26 @@
+"""Names of a package that load on first use, so that importing it costs next to nothing."""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from sys import modules
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a package; `homes` lists, by module below it, the names it offers."""
+    home_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
+
+    def get(name: str) -> object:
+        if name not in home_of:
+            raise AttributeError(f"module '{package}' has no attribute '{name}'")
+        try:
+            value = getattr(import_module(home_of[name]), name)
+        except ModuleNotFoundError as error:
+            from vgtok.errors import explained
+
+            raise explained(error) from None
+        setattr(modules[package], name, value)
+        return value
+
+    return get, lambda: sorted({*vars(modules[package]), *home_of})
