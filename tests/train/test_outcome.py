@@ -96,6 +96,12 @@ def test_the_losses_are_those_of_the_run(run: Path) -> None:
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="neither a training run"):
         detector_of(tmp_path)
-    result = CliRunner().invoke(app, ["convert", "run", str(tmp_path), str(tmp_path / "m"), "--evaluation", "nowhere"])
-    assert result.exit_code == 1
-    assert "not what vgtok evaluate --json prints" in str(result.exception)
+    (tmp_path / "other.json").write_text('{"images": 3}')
+    for evaluation, reason in (
+        ("nowhere", "nowhere: cannot be read"),
+        (str(tmp_path / "other.json"), "not what vgtok evaluate --json prints"),
+    ):
+        words = ["convert", "run", str(tmp_path), str(tmp_path / "m"), "--evaluation", evaluation]
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 1
+        assert reason in str(result.exception)
