@@ -119,4 +119,4 @@ def compared(row: EncoderRow, dense: EncoderRow) -> EncoderRow:
 def _rendered() -> Canvas:
     from vgtok.data.synthetic import render_scene
 
-    return fit_canvas(render_scene(seed=7, width=2048, height=1152).pixels)
+    return fit_canvas(render_scene(seed=7).pixels)

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from vgtok.cli import options
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import InputError
-from vgtok.tokenize.canvas import DEFAULT_SIZE
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokenizer import Tokenizer
 
@@ -61,7 +61,7 @@ def _counted(name: str) -> dict[str, Any]:
     parts = detector_parameters(config)
     everything = sum(parts.values())
     # Dense costs do not depend on what the frame shows.
-    width, height = DEFAULT_SIZE
+    width, height = DEFAULT_CANVAS
     tokens = Tokenizer(budget=1.0)(np.zeros((height, width, 3), dtype=np.uint8))
     grid = tokens.extent.rows(CELL), tokens.extent.columns(CELL)
     flops = sum(execution_flops("dense", config.encoder_config(), tokens)) + sum(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vgtok.defaults import DEFAULT_BUDGET
 from vgtok.encode.config import EncoderConfig
 from vgtok.encode.encoder import Encoder, Features
 from vgtok.encode.loading import Filter, check_state
@@ -90,7 +91,7 @@ _HANDLE = "vgtok"
 
 def wrap(
     model: nn.Module,
-    budget: float = 0.4,
+    budget: float = DEFAULT_BUDGET,
     *,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from vgtok import __version__
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.files import locked, stamp
 from vgtok.journal import Journal, is_number
 from vgtok.parallel import map_with_progress
-from vgtok.tokenize.canvas import DEFAULT_SIZE, CanvasSize
+from vgtok.tokenize.canvas import CanvasSize
 from vgtok.tokenize.geometry import Frame
 from vgtok.tokenize.retention import RetentionCurve, RetentionTable
 from vgtok.tokenize.scores import SCORES
@@ -38,7 +39,7 @@ class Sweep:
     scorers: tuple[str, ...] = ("tophat",)
     ranks: tuple[float, ...] = RANKS
     percentiles: tuple[float, ...] = RUNGS
-    canvas: CanvasSize = DEFAULT_SIZE
+    canvas: CanvasSize = DEFAULT_CANVAS
 
     def __post_init__(self) -> None:
         for scorer in self.scorers:

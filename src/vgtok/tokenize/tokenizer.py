@@ -5,8 +5,9 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import BudgetError, InputError
-from vgtok.tokenize.canvas import DEFAULT_SIZE, Canvas, CanvasSize, check_size, fit_canvas
+from vgtok.tokenize.canvas import Canvas, CanvasSize, check_size, fit_canvas
 from vgtok.tokenize.count import exact_single_pass, exact_splits, target_count
 from vgtok.tokenize.geometry import Extent, Frame, Pyramid
 from vgtok.tokenize.images import ImageLike, read_image
@@ -54,7 +55,7 @@ class Tokenizer:
     scorer: str | Scorer = "tophat"
     splitter: Literal["quadtree", "single_pass"] = "quadtree"
     gate: str | Gate = "lambda_min"
-    canvas: CanvasSize = DEFAULT_SIZE
+    canvas: CanvasSize = DEFAULT_CANVAS
 
     def __post_init__(self) -> None:
         if (self.budget is None) == (self.percentile is None):
