@@ -77,7 +77,7 @@ def test_a_crop_has_the_tokens_and_pixels_of_its_frame(rendered: AnnotatedDatase
     recipe = small_recipe(data="set", canvas=(512, 320), crop=128, flip=False, budgets=(0.5,))
     lesson: Lesson = Lessons(recipe, NAMES, rendered, [1])[0]
     tokenizer = Tokenizer(0.5, canvas=(512, 320))
-    canvas = tokenizer.fit(rendered.images[1])
+    canvas = tokenizer.to_canvas(rendered.images[1])
     whole = tokenizer.partition(canvas)
     x, y = lesson.crop.x, lesson.crop.y
     height, width = lesson.frame.shape[1:]

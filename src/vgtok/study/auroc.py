@@ -86,7 +86,7 @@ def run(inputs: Inputs) -> Result:
 
 def _nodes(job: ImageJob) -> dict[str, NDArray[Any]]:
     """Of one image, per budget and level: whether each busy node holds an object, and its value per statistic."""
-    canvas = Tokenizer(budget=1.0, canvas=job.canvas).fit(job.path)
+    canvas = Tokenizer(budget=1.0, canvas=job.canvas).to_canvas(job.path)
     frame = Frame(canvas.image)
     scores = SCORES["tophat"](frame)
     boxes = canvas.from_source(job.boxes)

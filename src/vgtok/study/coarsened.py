@@ -64,7 +64,7 @@ def run(inputs: Inputs) -> Result:
 
 def _stopped(job: ImageJob) -> NDArray[np.float64]:
     """Of one image, per budget: nodes that fire, tokens freed, dense tokens, tokens not spent per distance bin."""
-    canvas = Tokenizer(budget=1.0, canvas=job.canvas).fit(job.path)
+    canvas = Tokenizer(budget=1.0, canvas=job.canvas).to_canvas(job.path)
     frame = Frame(canvas.image)
     scores, structure = SCORES["tophat"](frame), GATES["lambda_min"](frame)
     boxes = canvas.from_source(job.boxes)

@@ -95,7 +95,7 @@ def run(inputs: Inputs) -> Result:
 def _count(job: ImageJob) -> list[_Counted]:
     config = DETECTORS[CONFIG].encoder_config()
     tokenizers = [Tokenizer(budget=budget, canvas=job.canvas) for _, budget in _SETTINGS]
-    layouts = partitions(tokenizers[0].fit(job.path), tokenizers)
+    layouts = partitions(tokenizers[0].to_canvas(job.path), tokenizers)
     return [
         _Counted(
             len(tokens),

@@ -50,5 +50,5 @@ def partitions(canvas: Canvas, tokenizers: Iterable[Tokenizer]) -> Iterator[Toke
 
 
 def _count(job: _CountJob) -> list[int]:
-    canvas = job.tokenizers[0].fit(job.path)
+    canvas = job.tokenizers[0].to_canvas(job.path)
     return [*map(len, partitions(canvas, job.tokenizers)), canvas.extent.dense]

@@ -122,7 +122,7 @@ def _tokenizer(mode: str, name: str, budget: float, job: ImageJob) -> Tokenizer:
 
 def _image_cover(job: ImageJob) -> dict[str, Any]:
     """Fine cover of one image's boxes under every setting, and each box's side on the canvas."""
-    canvas = Tokenizer(budget=1.0, canvas=job.canvas).fit(job.path)
+    canvas = Tokenizer(budget=1.0, canvas=job.canvas).to_canvas(job.path)
     boxes = canvas.from_source(job.boxes)
     result: dict[str, Any] = {"side": np.sqrt((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]))}
     tokenizers = (_tokenizer(*setting, job) for setting in _settings())

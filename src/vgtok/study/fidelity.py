@@ -123,7 +123,7 @@ def _settings(layouts: Mapping[str, EncoderConfig]) -> Iterator[Setting]:
 
 def _similarities(job: ImageJob, settings: Sequence[Setting], weights: Path) -> Iterator[tuple[float, float]]:
     """Similarity on objects and elsewhere in one image, per setting; all settings share one layout."""
-    canvas = Tokenizer(budget=1.0, canvas=job.canvas).fit(job.path)
+    canvas = Tokenizer(budget=1.0, canvas=job.canvas).to_canvas(job.path)
     under_boxes = object_cells(canvas, job.boxes)
     encoders: dict[EncoderConfig, Encoder] = {}
     dense = None

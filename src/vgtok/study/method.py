@@ -23,7 +23,7 @@ def run(inputs: Inputs) -> Result:
     from vgtok.show.plot import panel_rows
 
     chosen = picture_frame(inputs)
-    canvas = Tokenizer(budget=1.0, canvas="native").fit(chosen.image)
+    canvas = Tokenizer(budget=1.0, canvas="native").to_canvas(chosen.image)
     frame = Frame(canvas.image)
     scores, structure = SCORES["tophat"](frame), GATES["lambda_min"](frame)
     busy = busy_nodes(scores, frame.extent, _PERCENTILE)

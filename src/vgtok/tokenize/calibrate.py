@@ -58,7 +58,7 @@ class SweepJob:
 def sweep_image(job: SweepJob) -> dict[str, Any]:
     """Tokens of one image by scorer, rank and percentile, nested lists in that order, and its dense count."""
     sweep, seen = job.sweep, stamp(job.path)
-    frame = Frame(Tokenizer(budget=1.0, canvas=sweep.canvas).fit(job.path).image)
+    frame = Frame(Tokenizer(budget=1.0, canvas=sweep.canvas).to_canvas(job.path).image)
     structure = GATES["lambda_min"](frame) if any(sweep.ranks) else None
     counts = []
     for scorer in sweep.scorers:

@@ -109,14 +109,14 @@ class Tokenizer:
 
     def __call__(self, image: ImageLike, *, value_range: tuple[float, float] | None = None) -> Tokens:
         """Tokenize a path, bytes, PIL image, (H, W, 3) array or (3, H, W) tensor."""
-        return self.partition(self.fit(image, value_range=value_range))
+        return self.partition(self.to_canvas(image, value_range=value_range))
 
-    def fit(self, image: ImageLike, *, value_range: tuple[float, float] | None = None) -> Canvas:
+    def to_canvas(self, image: ImageLike, *, value_range: tuple[float, float] | None = None) -> Canvas:
         """Read the image and put it on the canvas this tokenizer works on."""
         return fit_canvas(read_image(image, value_range), self.canvas)
 
     def partition(self, canvas: Canvas) -> Tokens:
-        """Partition a canvas that `fit` made."""
+        """Partition a canvas that `to_canvas` made."""
         frame = Frame(canvas.image)
         splits = self.split(self.score(frame), self.structure(frame), frame.extent)
         return tokens_from_splits(splits, frame.extent, (canvas.source_height, canvas.source_width))
