@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from tests.tokenize.test_tokenizer import random_image
 from vgtok import Tokenizer
-from vgtok.tokenize.geometry import CELL, NODE, ROOT, Frame, children, parents
+from vgtok.tokenize.geometry import CELL, NODE, ROOT, CanvasPixels, children, parents
 from vgtok.tokenize.scores import compact
 
 
 @given(st.integers(1, 400), st.integers(1, 400), st.integers(0, 1000))
 @settings(max_examples=40, deadline=None)
 def test_a_root_is_worth_what_its_children_pay_for(height: int, width: int, seed: int) -> None:
-    frame = Frame(random_image(height, width, seed))
+    frame = CanvasPixels(random_image(height, width, seed))
     scores = compact(frame)
     np.testing.assert_array_equal(scores.middle, parents(scores.fine))
     for row, column in np.ndindex(scores.coarse.shape):
@@ -32,7 +32,7 @@ def test_a_blob_counts_and_a_line_of_any_slope_does_not() -> None:
         image = np.full((256, 256, 3), 80, dtype=np.uint8)
         rows, columns = np.ogrid[0:256, 0:256]
         image[draw(rows, columns)] = 190  # type: ignore[operator]
-        return float(compact(Frame(image)).fine[4:12, 4:12].max())
+        return float(compact(CanvasPixels(image)).fine[4:12, 4:12].max())
 
     blob = score(lambda y, x: (abs(y - 128) < 4) & (abs(x - 128) < 4))
     lines = [score(lambda y, x, k=slope: abs((y - 128) - k * (x - 128)) < 4) for slope in (0.0, 0.4, 1.0, 2.5)]
@@ -51,7 +51,7 @@ def test_company_supports_and_clutter_costs() -> None:
     rougher[96:224, 96:144][np.arange(128) % 12 < 4] = 150
     cell = (156 // CELL, 156 // CELL)
     of = {
-        name: compact(Frame(image)).fine[cell]
+        name: compact(CanvasPixels(image)).fine[cell]
         for name, image in (("alone", alone), ("group", group), ("rough", rougher))
     }
     assert of["group"] > 1.2 * of["alone"]
@@ -72,7 +72,7 @@ def test_percentile_and_exact_mode_agree_on_its_order(
 
 
 def test_no_node_comes_before_its_root() -> None:
-    frame = Frame(random_image(512, 512, 7))
+    frame = CanvasPixels(random_image(512, 512, 7))
     scores = compact(frame)
     assert (scores.middle > children(scores.coarse)).any(), "a child alone is worth more than its root's split"
     tokens = Tokenizer(budget=0.3, scorer="compact", rank=0.0, canvas="native")(random_image(512, 512, 7))

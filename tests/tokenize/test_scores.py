@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from vgtok.tokenize.geometry import CELL, NODE, ROOT, Frame, children, parents
+from vgtok.tokenize.geometry import CELL, NODE, ROOT, CanvasPixels, children, parents
 from vgtok.tokenize.scores import SCORES, TOP_HAT_WIDTHS, top_hat_cells
 from vgtok.tokenize.structure import PAPER_FUSED, lambda_min_cells
 
@@ -34,7 +34,7 @@ def brute_cells(pixels: np.ndarray) -> np.ndarray:
 def test_luma_is_the_exact_fixed_point_sum(image: np.ndarray) -> None:
     wide = image.astype(np.int64)
     expected = 77 * wide[..., 0] + 150 * wide[..., 1] + 29 * wide[..., 2]
-    luma = Frame(image).luma
+    luma = CanvasPixels(image).luma
     assert luma.dtype == np.uint16
     np.testing.assert_array_equal(luma, expected)
 
@@ -42,25 +42,25 @@ def test_luma_is_the_exact_fixed_point_sum(image: np.ndarray) -> None:
 @given(images)
 @settings(max_examples=40, deadline=None)
 def test_the_six_top_hats_collapse_to_the_widest_pair(image: np.ndarray) -> None:
-    luma = Frame(image).luma
+    luma = CanvasPixels(image).luma
     six = [
         cv2.morphologyEx(luma, kind, np.ones((width, width), np.uint8))
         for width in TOP_HAT_WIDTHS
         for kind in (cv2.MORPH_TOPHAT, cv2.MORPH_BLACKHAT)
     ]
     np.testing.assert_array_equal(np.max(six, axis=0), np.maximum(six[-2], six[-1]))
-    cells = top_hat_cells(Frame(image))
+    cells = top_hat_cells(CanvasPixels(image))
     expected = brute_cells(np.max(six, axis=0))
     np.testing.assert_array_equal(cells[: expected.shape[0], : expected.shape[1]], expected)
     assert cells.sum() == expected.sum(), "padding scores nothing"
 
 
 def test_top_hat_equals_scipy_inside_the_frame() -> None:
-    luma = Frame(noise(120, 140)).luma
+    luma = CanvasPixels(noise(120, 140)).luma
     # SciPy reflects at the border where OpenCV ignores what lies beyond it: compare away from the edge.
     white = scipy.ndimage.white_tophat(luma.astype(np.int64), size=17)
     black = scipy.ndimage.black_tophat(luma.astype(np.int64), size=17)
-    cells = top_hat_cells(Frame(noise(120, 140)))
+    cells = top_hat_cells(CanvasPixels(noise(120, 140)))
     inner = np.s_[32:96, 32:112]
     expected = brute_cells(np.maximum(white, black)[inner])
     np.testing.assert_array_equal(cells[2:6, 2:7], expected)
@@ -71,26 +71,26 @@ def test_response_does_not_depend_on_the_size_of_a_small_target() -> None:
     for side in (2, 5, 11, 16):
         image = np.full((128, 128, 3), 60, dtype=np.uint8)
         image[64 : 64 + side, 64 : 64 + side] = 180
-        scores.append(top_hat_cells(Frame(image)).max())
+        scores.append(top_hat_cells(CanvasPixels(image)).max())
     assert len(set(scores)) == 1
     assert scores[0] == (180 - 60) * 256
     image[50:80, 50:80] = 180
-    assert top_hat_cells(Frame(image)).max() == 0
+    assert top_hat_cells(CanvasPixels(image)).max() == 0
 
 
 def test_bands_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     image = noise(700, 90)
-    whole = {name: SCORES[name](Frame(image)).fine for name in ("tophat", "lambda_min")}
+    whole = {name: SCORES[name](CanvasPixels(image)).fine for name in ("tophat", "lambda_min")}
     monkeypatch.setattr("vgtok.tokenize.geometry._BAND_PIXELS", 64 * 90)
     for name, fine in whole.items():
-        np.testing.assert_array_equal(SCORES[name](Frame(image)).fine, fine)
+        np.testing.assert_array_equal(SCORES[name](CanvasPixels(image)).fine, fine)
 
 
 @pytest.mark.parametrize("name", [name for name in SCORES if name not in ("upsample_mse", "compact")])
 @given(image=images)
 @settings(max_examples=15, deadline=None)
 def test_a_node_scores_the_best_of_its_children_and_padding_nothing(name: str, image: np.ndarray) -> None:
-    frame = Frame(image)
+    frame = CanvasPixels(image)
     scores = SCORES[name](frame)
     np.testing.assert_array_equal(scores.middle, parents(scores.fine))
     np.testing.assert_array_equal(scores.coarse, parents(scores.middle))
@@ -103,7 +103,7 @@ def test_a_node_scores_the_best_of_its_children_and_padding_nothing(name: str, i
 @pytest.mark.parametrize("name", SCORES)
 def test_a_flat_image_scores_zero_everywhere(name: str) -> None:
     flat = np.full((100, 130, 3), 90, dtype=np.uint8)
-    for grid in SCORES[name](Frame(flat)):
+    for grid in SCORES[name](CanvasPixels(flat)):
         assert np.abs(grid).max() <= 1e-6
 
 
@@ -111,27 +111,27 @@ def test_a_flat_image_scores_zero_everywhere(name: str) -> None:
 def test_a_lone_target_scores_highest_where_it_is(name: str) -> None:
     image = np.full((192, 256, 3), 90, dtype=np.uint8)
     image[100:106, 148:154] = (220, 60, 140)
-    coarse = SCORES[name](Frame(image)).coarse
+    coarse = SCORES[name](CanvasPixels(image)).coarse
     assert np.unravel_index(coarse.argmax(), coarse.shape) == (1, 2)
 
 
 def test_entropy_equals_scikit_image() -> None:
     image = noise(64, 96)
-    bins = (Frame(image).luma >> 11).astype(np.uint8)
+    bins = (CanvasPixels(image).luma >> 11).astype(np.uint8)
     # A 16-px footprint centred on a cell is that cell alone.
     local = skimage.filters.rank.entropy(bins, np.ones((16, 16), dtype=np.uint8))
-    np.testing.assert_allclose(SCORES["entropy"](Frame(image)).fine[:4, :6], local[8::16, 8::16], atol=1e-6)
+    np.testing.assert_allclose(SCORES["entropy"](CanvasPixels(image)).fine[:4, :6], local[8::16, 8::16], atol=1e-6)
 
 
 def test_upsample_mse_is_zero_on_the_finest_grid_only() -> None:
-    scores = SCORES["upsample_mse"](Frame(noise(128, 128)))
+    scores = SCORES["upsample_mse"](CanvasPixels(noise(128, 128)))
     assert scores.fine.max() == 0
     assert scores.middle.min() > 0
     assert scores.coarse.min() > 0
 
 
 def test_fused_is_the_sum_of_both_statistics_scaled_to_one() -> None:
-    frame = Frame(noise(128, 192))
+    frame = CanvasPixels(noise(128, 192))
     parts = [top_hat_cells(frame), lambda_min_cells(frame, PAPER_FUSED)]
     np.testing.assert_allclose(SCORES["fused"](frame).fine, sum(part / part.max() for part in parts), rtol=1e-6)
 

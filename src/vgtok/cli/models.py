@@ -55,7 +55,7 @@ def _counted(name: str) -> dict[str, Any]:
     """Parameters of a configuration, the fusion of coarse tokens, which no dense model has, apart; and its cost."""
     from vgtok.detect.config import DETECTORS
     from vgtok.detect.flops import detection_flops, detector_parameters
-    from vgtok.encode.flops import execution_flops
+    from vgtok.encode.flops import encoder_flops
 
     config = DETECTORS[name]
     parts = detector_parameters(config)
@@ -64,9 +64,7 @@ def _counted(name: str) -> dict[str, Any]:
     width, height = DEFAULT_CANVAS
     tokens = Tokenizer(budget=1.0)(np.zeros((height, width, 3), dtype=np.uint8))
     grid = tokens.extent.rows(CELL), tokens.extent.columns(CELL)
-    flops = sum(execution_flops("dense", config.encoder_config(), tokens)) + sum(
-        detection_flops(config, *grid).values()
-    )
+    flops = sum(encoder_flops("dense", config.encoder_config(), tokens)) + sum(detection_flops(config, *grid).values())
     return {
         "name": name,
         "classes": config.classes,

@@ -92,7 +92,7 @@ def from_transformers(state: State, config: EncoderConfig) -> dict[str, Tensor]:
     return _assembled(_renamed(state, names), config)
 
 
-SOURCES: dict[str, Filter] = {
+WEIGHT_FILTERS: dict[str, Filter] = {
     "vgtok": from_vgtok,
     "codetr": from_codetr,
     "timm": from_timm,
@@ -153,9 +153,9 @@ def load_weights(encoder: Encoder, path: str | Path, source: str) -> None:
 
     Every tensor must find its place. Only the fusion, which no foreign checkpoint has, may stay as initialised: zero.
     """
-    if source not in SOURCES:
-        raise InputError(f"source: '{source}' is not one of {', '.join(SOURCES)}")
-    state = SOURCES[source](read_state(Path(path)), encoder.config)
+    if source not in WEIGHT_FILTERS:
+        raise InputError(f"source: '{source}' is not one of {', '.join(WEIGHT_FILTERS)}")
+    state = WEIGHT_FILTERS[source](read_state(Path(path)), encoder.config)
     if not any(name.startswith(_FUSION) for name in state):
         state.update({name: t for name, t in encoder.state_dict().items() if name.startswith(_FUSION)})
     check_state(state, encoder, str(path))

@@ -99,13 +99,13 @@ def wrap(
     """Make a transformers ViT or DINOv2, or a timm ViT or EVA-02, read every image at `budget`; returns the model.
 
     `model.vgtok.budget` changes the budget at any time. `mean` and `std`, on a scale of 0 to 1, are those the images
-    are normalised with (default: timm's own, else the usual ones of the family): the tokenizer undoes them. Dropout
+    are normalized with (default: timm's own, else the usual ones of the family): the tokenizer undoes them. Dropout
     does not run while wrapped.
     """
     module, host = find_host(model)
     if host.method in vars(module):
         raise InputError("model: already wrapped; set model.vgtok.budget, or unwrap it first")
-    usual_mean, usual_std = host.normalisation(module)
+    usual_mean, usual_std = host.normalization(module)
     wrapped = Wrapped(module, host, budget, tuple(mean or usual_mean), tuple(std or usual_std))
     setattr(module, host.method, wrapped.run)
     setattr(model, _HANDLE, wrapped)
@@ -130,7 +130,7 @@ class Wrapped:
     ) -> None:
         self.module, self.host, self.mean, self.std = module, host, mean, std
         self.budget = budget
-        self.config = host.described(module)
+        self.config = host.describe(module)
         with torch.device("meta"):
             # Shapes only: the weights are the model's own at every call.
             self.skeleton = Encoder(self.config)
@@ -148,7 +148,7 @@ class Wrapped:
         self.tokenizer = Tokenizer(budget=budget, canvas="native")
 
     def run(self, pixel_values: Tensor, *arguments: Any, **options: Any) -> Any:
-        """What the replaced method does instead: (B, 3, H, W) normalised images to the host's own output."""
+        """What the replaced method does instead: (B, 3, H, W) normalized images to the host's own output."""
         asked = [name for name, value in options.items() if value is not None and value is not False]
         refused = [name for name in asked if name not in ("interpolate_pos_encoding", "return_dict")]
         if arguments or refused:
@@ -163,10 +163,10 @@ class Wrapped:
         )
         # (D, rows, columns) maps to (B, rows * columns, D), after the prefix
         cells = torch.stack([grid.flatten(1).T for grid in features.maps])
-        return self.host.answered(self.module, torch.cat([features.prefix, cells], dim=1), options)
+        return self.host.answer(self.module, torch.cat([features.prefix, cells], dim=1), options)
 
     def partitions(self, pixel_values: Tensor) -> list[Tokens]:
-        """Partitions of (B, 3, H, W) normalised images."""
+        """Partitions of (B, 3, H, W) normalized images."""
         mean, std = (pixel_values.new_tensor(values).view(3, 1, 1) for values in (self.mean, self.std))
         images = (pixel_values.detach() * std + mean).float() * 255
         if self.config.patch != CELL:
@@ -201,7 +201,7 @@ class Wrapped:
             raise InputError(f"pixel_values: shape {tuple(pixel_values.shape)} is not (B, 3, H, W)")
         patch, height, width = self.config.patch, *pixel_values.shape[2:]
         trained = (self.config.table[0] * patch, self.config.table[1] * patch)
-        if self.host.sizes_fixed(self.module, options) and (height, width) != trained:
+        if self.host.has_fixed_size(self.module, options) and (height, width) != trained:
             raise InputError(
                 f"pixel_values: images of {height} x {width} px, but this model takes {trained[0]} x {trained[1]}; "
                 "resize them, or let the model resize its position table (interpolate_pos_encoding=True in "

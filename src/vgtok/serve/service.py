@@ -221,13 +221,13 @@ class Service:
 def count_gflops(detector: "Detector", tokens: Tokens) -> Gflops:
     """Encoder, neck and the detector's own head over this partition, and over the dense grid of the same frame."""
     from vgtok.detect.flops import detection_flops
-    from vgtok.encode.flops import execution_flops
+    from vgtok.encode.flops import encoder_flops
 
     config = detector.model.config
     encoder = config.encoder_config()
     grid = encoder.grid_of(tokens.extent)
     after = sum(detection_flops(config, *grid, detector.head).values())
-    used, dense = (sum(execution_flops(execution, encoder, tokens)) + after for execution in ("packed", "dense"))
+    used, dense = (sum(encoder_flops(execution, encoder, tokens)) + after for execution in ("packed", "dense"))
     return Gflops(round(used / 1e9, 3), round(dense / 1e9, 3))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from vgtok.detect.config import DETECTORS
 from vgtok.detect.flops import detection_flops, detector_parameters
-from vgtok.encode.flops import execution_flops
+from vgtok.encode.flops import encoder_flops
 from vgtok.parallel import map_with_progress
 from vgtok.study.counts import partitions
 from vgtok.study.result import PALETTE, ImageJob, Inputs, Result, Row, Study, image_jobs
@@ -99,7 +99,7 @@ def _count(job: ImageJob) -> list[_Counted]:
     return [
         _Counted(
             len(tokens),
-            sum(flops := execution_flops(execution, config, tokens)),
+            sum(flops := encoder_flops(execution, config, tokens)),
             flops.attention,
             tokens.extent.rows(CELL),
             tokens.extent.columns(CELL),

@@ -260,8 +260,8 @@ def _strip_pixels(strip: Image.Image, short: bool, name: str, value_range: Value
         strip = strip.convert("LA")
     if strip.mode in ("RGBA", "LA", "PA", "RGBa") or "transparency" in strip.info:
         # Transparent pixels carry arbitrary colours; over black a hole in a mosaic is flat and costs no tokens.
-        coloured = strip.convert("RGBA")
-        strip = Image.alpha_composite(Image.new("RGBA", coloured.size, (0, 0, 0, 255)), coloured)
+        colored = strip.convert("RGBA")
+        strip = Image.alpha_composite(Image.new("RGBA", colored.size, (0, 0, 0, 255)), colored)
     return np.asarray(strip.convert("RGB"))
 
 

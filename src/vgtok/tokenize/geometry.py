@@ -92,23 +92,23 @@ _BAND_PIXELS = 2**20
 
 
 @dataclass(frozen=True)
-class Frame:
+class CanvasPixels:
     """`image` is (height, width, 3) uint8 RGB: the valid part of a canvas, without padding."""
 
-    image: NDArray[np.uint8]
+    rgb: NDArray[np.uint8]
 
     @cached_property
     def extent(self) -> Extent:
         """The valid area and its grids."""
-        return Extent(self.image.shape[0], self.image.shape[1])
+        return Extent(self.rgb.shape[0], self.rgb.shape[1])
 
     @cached_property
     def luma(self) -> NDArray[np.uint16]:
         """(height, width) luma times 256."""
-        total = np.empty(self.image.shape[:2], dtype=np.uint16)
+        total = np.empty(self.rgb.shape[:2], dtype=np.uint16)
         for band in bands(self.extent, halo=0):
             part = total[band.outer]
-            planes = cv2.split(self.image[band.outer], [scratch(f"plane {i}", part.shape, np.uint8) for i in range(3)])
+            planes = cv2.split(self.rgb[band.outer], [scratch(f"plane {i}", part.shape, np.uint8) for i in range(3)])
             weighted = scratch("weighted plane", part.shape, np.uint16)
             np.multiply(planes[0], LUMA_WEIGHTS[0], out=part, dtype=np.uint16)
             for plane, weight in zip(planes[1:], LUMA_WEIGHTS[1:], strict=True):

@@ -9,7 +9,7 @@ from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import BudgetError, InputError
 from vgtok.tokenize.canvas import Canvas, CanvasSize, check_size, fit_canvas
 from vgtok.tokenize.count import exact_single_pass, exact_splits, target_count
-from vgtok.tokenize.geometry import Extent, Frame, Pyramid
+from vgtok.tokenize.geometry import CanvasPixels, Extent, Pyramid
 from vgtok.tokenize.images import ImageLike, read_image
 from vgtok.tokenize.scores import SCORES, Scorer
 from vgtok.tokenize.split import (
@@ -117,17 +117,17 @@ class Tokenizer:
 
     def partition(self, canvas: Canvas) -> Tokens:
         """Partition a canvas that `to_canvas` made."""
-        frame = Frame(canvas.image)
-        splits = self.split(self.score(frame), self.structure(frame), frame.extent)
-        return tokens_from_splits(splits, frame.extent, (canvas.source_height, canvas.source_width))
+        pixels = CanvasPixels(canvas.image)
+        splits = self.split(self.score(pixels), self.structure(pixels), pixels.extent)
+        return tokens_from_splits(splits, pixels.extent, (canvas.source_height, canvas.source_width))
 
-    def score(self, frame: Frame) -> Pyramid:
+    def score(self, pixels: CanvasPixels) -> Pyramid:
         """What the scorer sees in a frame, per node."""
-        return _named(SCORES, self.scorer, "scorer")(frame)
+        return _named(SCORES, self.scorer, "scorer")(pixels)
 
-    def structure(self, frame: Frame) -> Structure | None:
+    def structure(self, pixels: CanvasPixels) -> Structure | None:
         """What the gate sees in a frame, per node; nothing where there is no gate."""
-        return _named(GATES, self.gate, "gate")(frame) if self.gated else None
+        return _named(GATES, self.gate, "gate")(pixels) if self.gated else None
 
     def batch(self, images: "torch.Tensor") -> list[Tokens]:
         """Partition a (B, 3, H, W) uint8 tensor as it is, on the device it lives on; no resizing.

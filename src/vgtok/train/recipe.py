@@ -9,8 +9,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from vgtok.data.synthetic import LAYOUTS
 from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.detect.config import Auxiliary, Head
-from vgtok.errors import InputError
-from vgtok.fields import check_fields
+from vgtok.errors import InputError, check_fields
 from vgtok.tokenize.tokenizer import preset
 
 Precision = Literal["auto", "fp32", "bf16"]
