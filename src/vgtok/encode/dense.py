@@ -115,6 +115,9 @@ class GridRoute(Route):
         return draw_survivors(len(branch), rate, branch)[:, None, None]
 
 
+# One canvas through an encoder, by the name of the mode.
+
+
 def canvas_pixels(canvas: Canvas, encoder: Encoder) -> Tensor:
     """The valid pixels as (3, H, W) uint8 on the encoder's device: a view where that is the host."""
     return torch.from_numpy(canvas.image).permute(2, 0, 1).to(encoder.embedding.table.device)

@@ -75,6 +75,9 @@ def lay_out(packing: Packing, config: EncoderConfig, device: torch.device) -> La
     )
 
 
+# Patches.
+
+
 def normalize(pixels: Tensor, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
     """(..., 3, H, W) 8-bit RGB to zero mean and unit deviation; floats are taken as normalized already."""
     if pixels.dtype != torch.uint8:
@@ -131,6 +134,8 @@ def resample(cells: Tensor, resampling: Resampling) -> Tensor:
     return small.to(cells.dtype)
 
 
+# Positions.
+
 _SHARPNESS = -0.75
 """The cubic kernel's free parameter in torch's own bicubic resizing, which dense models are run with."""
 
@@ -164,6 +169,8 @@ def _taps(share: Tensor, size: int) -> tuple[Tensor, Tensor]:
     index = (below.long()[:, None] + offsets).clamp(0, size - 1)
     return index, weight
 
+
+# Embeddings.
 
 _CELLS_AT_ONCE = 2048
 """Cells whose pixels are floats at one time: at low budgets they would outweigh everything the blocks hold."""

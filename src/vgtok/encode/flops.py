@@ -86,6 +86,9 @@ def _grid_flops(config: EncoderConfig, rows: int, columns: int) -> tuple[int, in
     return linear, attention
 
 
+# Threads and memory of a run.
+
+
 def default_threads() -> int:
     """Threads torch runs one operation on."""
     return torch.get_num_threads()

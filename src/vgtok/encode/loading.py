@@ -17,11 +17,14 @@ State = Mapping[str, Tensor]
 Filter = Callable[[State, EncoderConfig], dict[str, Tensor]]
 
 
+# The names each source gives to its tensors.
+
 _BIASES = [
     (r"(blocks\.\d+)\.attn\.q_bias", r"\1.attention.query_bias"),
     (r"(blocks\.\d+)\.attn\.v_bias", r"\1.attention.value_bias"),
     (r"(blocks\.\d+)\.attn\.proj\.", r"\1.attention.out."),
 ]
+
 _TIMM_EMBEDDING = [
     (r"^patch_embed\.proj\.", "embedding.projection."),
     (r"^(out_)?norm\.", "out_norm."),
@@ -144,6 +147,8 @@ def _assembled(state: dict[str, Tensor], config: EncoderConfig) -> dict[str, Ten
             state["pos_embed"] = positions
     return state
 
+
+# Reading and checking files.
 
 _FUSION = "embedding.fusion."
 

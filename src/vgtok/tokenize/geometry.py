@@ -11,18 +11,6 @@ import cv2
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-_buffers = threading.local()
-
-
-def scratch(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """This thread's buffer of that name as an array of undefined content; valid until the name is asked for again."""
-    held: dict[str, NDArray[np.uint8]] = _buffers.__dict__
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    if name not in held or held[name].size < size:
-        held[name] = np.empty(size, dtype=np.uint8)
-    return held[name][:size].view(dtype).reshape(shape)
-
-
 CELL, NODE, ROOT = 16, 32, 64
 
 
@@ -85,10 +73,9 @@ def z_order(root_rows: int, root_columns: int) -> NDArray[np.int64]:
     return order
 
 
-LUMA_WEIGHTS = (77, 150, 29)
+# The pixels of a canvas and their luma, computed band by band.
 
-_BAND_PIXELS = 2**20
-"""Pixels a band of rows holds at most: its few 16-bit buffers stay in cache, and huge frames in memory."""
+LUMA_WEIGHTS = (77, 150, 29)
 
 
 @dataclass(frozen=True)
@@ -116,6 +103,10 @@ class CanvasPixels:
         return total
 
 
+_BAND_PIXELS = 2**20
+"""Pixels a band of rows holds at most: its few 16-bit buffers stay in cache, and huge frames in memory."""
+
+
 @dataclass(frozen=True)
 class Band:
     """Rows of a frame processed together: `outer` includes the halo, `inner` indexes the result inside it."""
@@ -136,6 +127,8 @@ def bands(extent: Extent, halo: int) -> Iterator[Band]:
         low, high = max(0, start - halo), min(extent.height, stop + halo)
         yield Band(start, stop, slice(low, high), slice(start - low, stop - low))
 
+
+# Pyramids: one value per cell, node and root.
 
 Grid = NDArray[np.float32]
 """(rows, columns) of node values, padded to whole roots."""
@@ -207,3 +200,17 @@ def pool_bands(
         top = band.start // CELL
         fine[top : top + pooled.shape[0], : pooled.shape[1]] = pooled
     return fine
+
+
+# Buffers that calls of one thread share.
+
+_buffers = threading.local()
+
+
+def scratch(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """This thread's buffer of that name as an array of undefined content; valid until the name is asked for again."""
+    held: dict[str, NDArray[np.uint8]] = _buffers.__dict__
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if name not in held or held[name].size < size:
+        held[name] = np.empty(size, dtype=np.uint8)
+    return held[name][:size].view(dtype).reshape(shape)

@@ -11,7 +11,56 @@ from numpy.typing import NDArray
 from vgtok.tokenize.geometry import CELL, NODE, ROOT, CanvasPixels, Grid, Pyramid, nest, parents, pool_bands, scratch
 from vgtok.tokenize.structure import PAPER_FUSED, half_size, lambda_min_cells
 
+Scorer = Callable[[CanvasPixels], Pyramid]
+TOP_HAT_WIDTHS = (5, 9, 17)
+
+
+def top_hat_cells(pixels: CanvasPixels, width: int = max(TOP_HAT_WIDTHS)) -> Grid:
+    """Largest white or black top-hat response of a square element inside each cell.
+
+    One width stands for all below it: an opening by a larger square never exceeds one by a smaller square, so the
+    maximum over 5, 9 and 17 px in both polarities is the 17-px pair, in every pixel.
+    """
+    element = np.ones((width, width), dtype=np.uint8)
+
+    def map_band(rows: slice) -> NDArray[np.uint16]:
+        band = pixels.luma[rows]
+        half_way, opened, closed = (scratch(name, band.shape, np.uint16) for name in ("half way", "opened", "closed"))
+        cv2.erode(band, element, dst=half_way)
+        cv2.dilate(half_way, element, dst=opened)
+        cv2.dilate(band, element, dst=half_way)
+        cv2.erode(half_way, element, dst=closed)
+        np.subtract(band, opened, out=opened)
+        np.subtract(closed, band, out=closed)
+        return np.asarray(np.maximum(opened, closed, out=opened))
+
+    return pool_bands(pixels.extent, halo=width - 1, map_band=map_band)
+
+
+def top_hat(pixels: CanvasPixels) -> Pyramid:
+    """Separability from the surround: the multi-scale morphological top-hat, the score VGTok ships."""
+    return nest(top_hat_cells(pixels))
+
+
+def lambda_min(pixels: CanvasPixels) -> Pyramid:
+    """The structure tensor's smaller eigenvalue, in the shipped half-size reading."""
+    return nest(lambda_min_cells(pixels))
+
+
+def fused(pixels: CanvasPixels) -> Pyramid:
+    """Top-hat and lambda_min (full size, 5 px window), each divided by its largest cell in the image, added."""
+    total = np.zeros(pixels.extent.grid_shape(CELL), dtype=np.float32)
+    for cells in (top_hat_cells(pixels), lambda_min_cells(pixels, PAPER_FUSED)):
+        peak = cells.max()
+        if peak > 0:
+            total += cells / peak
+    return nest(total)
+
+
+# The compact score: contrast in every direction, relative to the clutter around it.
+
 _SQUARE = np.ones((9, 9), dtype=np.uint8)
+
 _NEIGHBORHOOD = 7
 """Cells a side of the square a cell is compared with: 112 px, a few vehicles wide."""
 
@@ -86,51 +135,7 @@ def _neighborhood(cells: NDArray[np.generic]) -> NDArray[np.float64]:
     return np.asarray(sums, dtype=np.float64)
 
 
-TOP_HAT_WIDTHS = (5, 9, 17)
-
-Scorer = Callable[[CanvasPixels], Pyramid]
-
-
-def top_hat_cells(pixels: CanvasPixels, width: int = max(TOP_HAT_WIDTHS)) -> Grid:
-    """Largest white or black top-hat response of a square element inside each cell.
-
-    One width stands for all below it: an opening by a larger square never exceeds one by a smaller square, so the
-    maximum over 5, 9 and 17 px in both polarities is the 17-px pair, in every pixel.
-    """
-    element = np.ones((width, width), dtype=np.uint8)
-
-    def map_band(rows: slice) -> NDArray[np.uint16]:
-        band = pixels.luma[rows]
-        half_way, opened, closed = (scratch(name, band.shape, np.uint16) for name in ("half way", "opened", "closed"))
-        cv2.erode(band, element, dst=half_way)
-        cv2.dilate(half_way, element, dst=opened)
-        cv2.dilate(band, element, dst=half_way)
-        cv2.erode(half_way, element, dst=closed)
-        np.subtract(band, opened, out=opened)
-        np.subtract(closed, band, out=closed)
-        return np.asarray(np.maximum(opened, closed, out=opened))
-
-    return pool_bands(pixels.extent, halo=width - 1, map_band=map_band)
-
-
-def top_hat(pixels: CanvasPixels) -> Pyramid:
-    """Separability from the surround: the multi-scale morphological top-hat, the score VGTok ships."""
-    return nest(top_hat_cells(pixels))
-
-
-def lambda_min(pixels: CanvasPixels) -> Pyramid:
-    """The structure tensor's smaller eigenvalue, in the shipped half-size reading."""
-    return nest(lambda_min_cells(pixels))
-
-
-def fused(pixels: CanvasPixels) -> Pyramid:
-    """Top-hat and lambda_min (full size, 5 px window), each divided by its largest cell in the image, added."""
-    total = np.zeros(pixels.extent.grid_shape(CELL), dtype=np.float32)
-    for cells in (top_hat_cells(pixels), lambda_min_cells(pixels, PAPER_FUSED)):
-        peak = cells.max()
-        if peak > 0:
-            total += cells / peak
-    return nest(total)
+# The other scores of the paper.
 
 
 def max_deviation(pixels: CanvasPixels) -> Pyramid:

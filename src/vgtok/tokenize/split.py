@@ -81,6 +81,9 @@ def single_pass(scores: Pyramid, extent: Extent, percentile: float) -> Nodes:
     return Nodes(middle, extent.valid(ROOT))
 
 
+# The gate: busy nodes with the least structure stay whole.
+
+
 class Structure(NamedTuple):
     """Gate statistic per node, low where it should stop: `middle` (2R, 2C) and `coarse` (R, C)."""
 
