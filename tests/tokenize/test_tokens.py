@@ -97,7 +97,11 @@ def test_a_crop_holds_the_tokens_of_its_place_and_is_strict(tokens: Tokens) -> N
 
 @pytest.mark.parametrize(
     ("corner", "size", "message"),
-    [((10, 0), (64, 64), "does not lie on a 64-px root"), ((256, 0), (64, 64), "does not lie"), ((0, 0), (50, 64), "cut through")],
+    [
+        ((10, 0), (64, 64), "does not lie on a 64-px root"),
+        ((256, 0), (64, 64), "does not lie"),
+        ((0, 0), (50, 64), "cut through"),
+    ],
 )
 def test_crops_off_the_roots_are_refused(
     tokens: Tokens, corner: tuple[int, int], size: tuple[int, int], message: str
