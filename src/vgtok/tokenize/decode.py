@@ -156,7 +156,7 @@ def open_picture(file: IO[bytes], name: str) -> Image.Image:
                 if content is None:
                     raise
                 raise InputError(
-                    f"{name}: a TIFF of {content}, which is not read ({_reason(error)}); give grey, or RGB of 8 or 16 "
+                    f"{name}: a TIFF of {content}, which is not read ({_reason(error)}); give gray, or RGB of 8 or 16 "
                     "bits, e.g. three of its bands as an (H, W, 3) array with value_range"
                 ) from None
     raise InputError(f"{name}: not an image in a format that can be read (JPEG, PNG, TIFF, WebP, ...)")
