@@ -1,7 +1,7 @@
 """Choose splits that give an exact number of tokens.
 
 A split replaces a patch by those of its four children that hold pixels, so it adds 3 tokens inside the image and 0, 1
-or 3 at a ragged edge. Splits are taken in the order of their scores until the next one would exceed the target:
+or 3 at a ragged edge. Splits are taken in the order of their scores until the count reaches the target:
 
     order of scores   | split: root 7, node 31, root 2, ... |  margin  | whole: node 12, root 5, ... |
     tokens            R  ........ count grows by 3 ........  target ....................  dense
@@ -79,7 +79,7 @@ class _Problem:
     extent: Extent
     order: NDArray[np.int64]
     """Indices of the patches that may split, highest score first."""
-    gate_place: NDArray[np.int64]
+    gate_rank: NDArray[np.int64]
     """Rank of each patch by the gate statistic; the lowest stop first."""
     gain: NDArray[np.int64]
     """Tokens a split adds: children that hold valid pixels, less the patch itself."""
@@ -95,14 +95,14 @@ class _Problem:
         score = np.concatenate([scores.coarse.ravel(), middle.ravel()])
         roots = scores.coarse.size
         if structure is None:
-            gate_place = np.zeros(score.size, dtype=np.int64)
+            gate_rank = np.zeros(score.size, dtype=np.int64)
         else:
             # On ties 32-px nodes rank below 64-px roots, as in the gate of the percentile mode.
             ranked = np.argsort(np.concatenate([structure.middle.ravel(), structure.coarse.ravel()]), kind="stable")
             places = np.empty(ranked.size, dtype=np.int64)
             places[ranked] = np.arange(ranked.size)
-            gate_place = np.concatenate([places[-roots:], places[:-roots]])
-        return cls._over(extent, score, gate_place, np.zeros(score.size, dtype=np.bool_))
+            gate_rank = np.concatenate([places[-roots:], places[:-roots]])
+        return cls._over(extent, score, gate_rank, np.zeros(score.size, dtype=np.bool_))
 
     @classmethod
     def single_pass(cls, scores: Pyramid, extent: Extent) -> "_Problem":
@@ -115,7 +115,7 @@ class _Problem:
         cls,
         extent: Extent,
         score: NDArray[np.float32],
-        gate_place: NDArray[np.int64],
+        gate_rank: NDArray[np.int64],
         always: NDArray[np.bool_],
     ) -> "_Problem":
         cells, nodes, roots = (extent.valid(size) for size in (CELL, NODE, ROOT))
@@ -125,14 +125,14 @@ class _Problem:
         parent = np.concatenate([root_index.ravel(), children(root_index).ravel()])
         always = (always | (gain == 0)) & valid
         order = np.argsort(-score, kind="stable")
-        return cls(extent, order[(valid & ~always)[order]], gate_place, gain, parent, always)
+        return cls(extent, order[(valid & ~always)[order]], gate_rank, gain, parent, always)
 
     def splits(self, size: int, stops: int) -> NDArray[np.bool_]:
         """Return the split flags if the first `size` patches are busy and the gate stops `stops` of them."""
         busy = self.order[:size]
         split = self.always.copy()
         if stops > 0:
-            places = self.gate_place[busy]
+            places = self.gate_rank[busy]
             busy = busy[places > np.partition(places, stops - 1)[stops - 1]]
         split[busy] = True
         return split & split[self.parent]
