@@ -1,4 +1,4 @@
-"""What a package index, a citation tool and a reader of the README are told about licences and authorship."""
+"""License and authorship as a package index, a citation tool and a reader of the README see them."""
 
 import tomllib
 from pathlib import Path
