@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vgtok.detect.config import Auxiliary, Head
+from vgtok.detect.config import MAX_DETECTIONS, Auxiliary, Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.result import Result, Timings
 from vgtok.errors import InputError
@@ -29,9 +29,6 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 DEFAULT_BUDGET = 0.40
 """What a model that was trained on coarse tokens is read at."""
-
-MAX_DETECTIONS = 1000
-"""Detections an image keeps unless told otherwise, as the released models do."""
 
 _LOG = logging.getLogger(__name__)
 

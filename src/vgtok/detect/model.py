@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from vgtok.detect.atss import ATSSHead
+from vgtok.detect.boxes import Prediction
 from vgtok.detect.config import DetectorConfig, Head
 from vgtok.detect.deformable import View, cut
 from vgtok.detect.losses import Targets
 from vgtok.detect.neck import Pyramid
-from vgtok.detect.nms import Prediction, best_boxes
-from vgtok.detect.query_head import QueryHead
+from vgtok.detect.query_head import QueryHead, best_boxes
 from vgtok.detect.roi import RoIHead, RPNHead
 from vgtok.detect.training import LossKinds, group_losses
 from vgtok.encode.dense import encode_dense

@@ -11,8 +11,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from vgtok.detect.boxes import inverse_sigmoid
-from vgtok.detect.config import DetectorConfig
+from vgtok.detect.boxes import Prediction, clip, inverse_sigmoid, to_corners
+from vgtok.detect.config import MIN_SCORE, QUERY_IOU, DetectorConfig
 from vgtok.detect.deformable import (
     FEEDBACK_ORDER,
     QUERIES_AT_ONCE,
@@ -28,6 +28,7 @@ from vgtok.detect.deformable import (
 from vgtok.detect.losses import PRIOR, QueryGroups, SetPrediction
 from vgtok.detect.neck import GroupNorm
 from vgtok.detect.transformer import Decoder, Encoder
+from vgtok.overlap import soft_nms
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,35 @@ class QueryHead(nn.Module):
         count, offset = boxes.shape[1], torch.rand(()) if self.training else torch.zeros(())
         ranks = (torch.arange(count) + offset) * (self.config.queries / count)
         return ranks.long().clamp(max=self.config.queries - 1).to(boxes.device)
+
+
+def best_boxes(
+    prediction: SetPrediction, size: tuple[int, int], clipped: Sequence[tuple[int, int]], count: int, most: int
+) -> list[Prediction]:
+    """(N, 4) corner boxes in pixels, (N,) scores and (N,) labels of every image, at most `most`, best first.
+
+    Boxes are shares of `size` (height, width) and are cut to each image's own size in `clipped`; `count` pairs of
+    query and class enter suppression.
+    """
+    results = []
+    for logits, shares, frame in zip(prediction.logits, prediction.boxes, clipped, strict=True):
+        boxes, scores, labels = candidates(logits, shares, size, count)
+        boxes = clip(boxes, frame)
+        kept, values = soft_nms(boxes, scores, labels, QUERY_IOU, MIN_SCORE)
+        results.append((boxes[kept[:most]], values[:most], labels[kept[:most]]))
+    return results
+
+
+def candidates(logits: Tensor, shares: Tensor, size: tuple[int, int], count: int) -> Prediction:
+    """The best `count` pairs of query and class, of (Q, classes) logits and (Q, 4) boxes as shares of `size`.
+
+    Boxes are in pixels of that (height, width) and not yet cut to it.
+    """
+    scores = logits.float().sigmoid().flatten()
+    best = scores.topk(min(count, len(scores)))
+    query = torch.div(best.indices, logits.shape[1], rounding_mode="floor")
+    scale = shares.new_tensor([size[1], size[0], size[1], size[0]])
+    return (to_corners(shares[query]) * scale).float(), best.values, best.indices % logits.shape[1]
 
 
 def _first_boxes(encoded: Encoded) -> Tensor:
