@@ -8,10 +8,10 @@ from tests.detect import public_oracle as oracle
 from tests.detect.small_models import SMALL
 from vgtok.detect import checkpoint
 from vgtok.detect.checkpoint import convert_co_detr, to_public
-from vgtok.detect.deformable import whole
 from vgtok.detect.losses import SetPrediction
 from vgtok.detect.model import CoDetr
 from vgtok.detect.query_head import Encoded
+from vgtok.detect.transformer import whole
 from vgtok.encode.dense import encode_dense
 
 SHAPES = [(8, 6), (4, 3), (2, 2), (1, 1), (1, 1)]

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgtok.detect.boxes import to_corners
-from vgtok.detect.deformable import whole
 from vgtok.detect.losses import PADDING, QueryGroups, QueryPart, SetPrediction, Targets
 from vgtok.detect.query_head import Encoded
 from vgtok.detect.roi import Positives
 from vgtok.detect.training import denoising_queries, feedback_queries
+from vgtok.detect.transformer import whole
 
 from .small_models import SMALL, small_model
 

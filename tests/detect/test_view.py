@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.encode.small import frame, partition
-from vgtok.detect.deformable import cell_codes, cut, whole
+from vgtok.detect.transformer import cell_codes, cut, whole
 from vgtok.encode.packing import Crop
 from vgtok.errors import InputError
 

@@ -54,7 +54,7 @@ def models(
 def _counted(name: str) -> dict[str, Any]:
     """Parameters of a configuration, the fusion of coarse tokens, which no dense model has, apart; and its cost."""
     from vgtok.detect.config import DETECTORS
-    from vgtok.detect.flops import detection_flops, detector_parameters
+    from vgtok.detect.model import detection_flops, detector_parameters
     from vgtok.encode.flops import execution_flops
 
     config = DETECTORS[name]

@@ -13,9 +13,13 @@ from torch import Tensor, nn
 
 from vgtok.detect.boxes import Prediction, clip, inverse_sigmoid, to_corners
 from vgtok.detect.config import MIN_SCORE, QUERY_IOU, DetectorConfig
-from vgtok.detect.deformable import (
+from vgtok.detect.losses import PRIOR, QueryGroups, SetPrediction
+from vgtok.detect.neck import GroupNorm
+from vgtok.detect.transformer import (
     FEEDBACK_ORDER,
     QUERIES_AT_ONCE,
+    Decoder,
+    Encoder,
     Padding,
     Shapes,
     View,
@@ -25,9 +29,6 @@ from vgtok.detect.deformable import (
     padding_of,
     whole,
 )
-from vgtok.detect.losses import PRIOR, QueryGroups, SetPrediction
-from vgtok.detect.neck import GroupNorm
-from vgtok.detect.transformer import Decoder, Encoder
 from vgtok.overlap import soft_nms
 
 

@@ -10,9 +10,9 @@ from torch.nn import functional
 
 from vgtok.detect.boxes import decode, encode
 from vgtok.detect.config import DetectorConfig
-from vgtok.detect.deformable import Shapes
 from vgtok.detect.losses import Targets
 from vgtok.detect.neck import ConvNorm
+from vgtok.detect.transformer import Shapes
 from vgtok.overlap import iou, nms, paired_iou
 
 BACKGROUND = -1

@@ -219,7 +219,7 @@ class Service:
 
 def count_gflops(detector: "Detector", tokens: Tokens) -> Gflops:
     """Encoder, neck and the detector's own head over this partition, and over the dense grid of the same frame."""
-    from vgtok.detect.flops import detection_flops
+    from vgtok.detect.model import detection_flops
     from vgtok.encode.flops import execution_flops
 
     config = detector.model.config

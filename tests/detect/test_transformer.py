@@ -6,7 +6,7 @@ from transformers import DeformableDetrConfig
 from transformers.models.deformable_detr.modeling_deformable_detr import DeformableDetrMultiscaleDeformableAttention
 
 from vgtok.detect import deformable
-from vgtok.detect.deformable import DeformableAttention
+from vgtok.detect.transformer import DeformableAttention
 
 SHAPES = [(9, 7), (5, 4), (3, 2), (1, 1)]
 CELLS = sum(rows * columns for rows, columns in SHAPES)
