@@ -63,7 +63,7 @@ class Detector:
         self.table = table
         self.licence = licence
         self.evaluations = tuple(evaluations)
-        self.head = self.known_head(head)
+        self.head = self.model.check_head(head)
         self.budget = budget
         self._told = False
 
@@ -121,10 +121,12 @@ class Detector:
         self.model.to(device)
         return self
 
-    def calibrated(self, budget: float, **settings: Any) -> Tokenizer:
+    def calibrated_tokenizer(self, budget: float, **settings: Any) -> Tokenizer:
         """The percentile tokenizer whose mean over the images of the model's own retention table is `budget`."""
         if self.table is None:
-            raise InputError("calibrated: this model carries no retention table; use budget= or Tokenizer.calibrated")
+            raise InputError(
+                "calibrated_tokenizer: this model carries no retention table; use budget= or Tokenizer.calibrated"
+            )
         return Tokenizer.calibrated(self.table, budget, canvas=self.canvas, **settings)
 
     @overload
@@ -176,7 +178,7 @@ class Detector:
             raise InputError(f"max_detections: {max_detections} is not a number of detections, 1 or more")
         reader = tokenizer or Tokenizer(self.budget if budget is None else budget, canvas=self.canvas)
         several = isinstance(images, list | tuple)
-        chosen = self.known_head(head or self.head)
+        chosen = self.model.check_head(head or self.head)
         pixels = [read_image(image, value_range) for image in (images if several else [images])]
         results = self._detect(pixels, reader, max_detections, score_threshold, chosen)
         return results if several else results[0]
@@ -205,9 +207,9 @@ class Detector:
 
         For many partitions of one frame: reading, resizing and scoring then happen once. The tokenizer's time is 0.
         """
-        return self._predict([image], [canvas], [tokens], 0.0, max_detections, 0.0, self.known_head(head or self.head))[
-            0
-        ]
+        return self._predict(
+            [image], [canvas], [tokens], 0.0, max_detections, 0.0, self.model.check_head(head or self.head)
+        )[0]
 
     def _predict(
         self,
@@ -242,14 +244,6 @@ class Detector:
             "note: this model was never trained on coarse tokens and loses accuracy below budget 1, its default; "
             "finetune it at the budget you want, or use budget=1"
         )
-
-    def known_head(self, head: Head) -> Head:
-        """The head, refused where this model has none of that name."""
-        if head not in ("query", "atss"):
-            raise InputError(f"head: '{head}' is not one of query, atss")
-        if head == "atss" and self.model.atss_head is None:
-            raise InputError("head: this model was saved without its ATSS head; use head='query'")
-        return head
 
     def _frame(self, canvas: Canvas) -> Tensor:
         """The valid pixels of a canvas as (3, H, W) uint8 on the model's device."""

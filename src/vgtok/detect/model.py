@@ -7,6 +7,7 @@ rest runs image by image. No map is ever padded, so what an image's neighbours a
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +16,11 @@ from vgtok.detect.atss import ATSSHead
 from vgtok.detect.boxes import Prediction
 from vgtok.detect.config import DetectorConfig, Head
 from vgtok.detect.losses import Targets
-from vgtok.detect.neck import Pyramid, UpsampledConv, level_shapes
+from vgtok.detect.neck import FeaturePyramid, UpsampledConv, level_shapes
 from vgtok.detect.query_head import QueryHead, best_boxes
 from vgtok.detect.roi import RoIHead, RPNHead
 from vgtok.detect.training import LossKinds, group_losses
-from vgtok.detect.transformer import View, cut
+from vgtok.detect.transformer import CropView, crop_view
 from vgtok.encode.dense import encode_dense
 from vgtok.encode.encoder import Encoder
 from vgtok.encode.packing import Crop, whole_frame
@@ -46,9 +47,9 @@ class SizeGroup:
     corners: tuple[tuple[int, int], ...]
 
     @property
-    def view(self) -> View:
+    def view(self) -> CropView:
         """How shares of the maps are shares of the frames."""
-        return cut(self.corners, self.size, self.frames, self.features)
+        return crop_view(self.corners, self.size, self.frames, self.features)
 
 
 class CoDetr(nn.Module):
@@ -58,7 +59,7 @@ class CoDetr(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = Encoder(config.encoder_config())
-        self.neck = Pyramid(self.encoder.config.dim, config.dim, config.strides)
+        self.neck = FeaturePyramid(self.encoder.config.dim, config.dim, config.strides)
         self.query_head = QueryHead(config)
         with_roi = "roi" in config.auxiliary
         self.rpn_head = RPNHead(config) if with_roi else None
@@ -81,8 +82,7 @@ class CoDetr(nn.Module):
         self, maps: Sequence[Tensor], sizes: Sequence[tuple[int, int]], max_detections: int, head: Head = "query"
     ) -> list[Prediction]:
         """B (D, rows, columns) feature maps of frames of (height, width) to a prediction each."""
-        if head == "atss" and self.atss_head is None:
-            raise InputError("head: this model was built or saved without its ATSS head; use head='query'")
+        self.check_head(head)
         # One by one: a batch picks other kernels, which round otherwise, and where two proposals are about equal,
         # rounding decides which query each gets. Memory stays that of one image, and it is no slower.
         return [
@@ -101,6 +101,14 @@ class CoDetr(nn.Module):
         prediction = self.query_head.decode(encoded, self.query_head.propose(encoded), None)[-1]
         size = clipped if padded else (features.shape[1] * CELL, features.shape[2] * CELL)
         return best_boxes(prediction, size, [clipped], self.config.queries, max_detections)[0]
+
+    def check_head(self, head: Head) -> Head:
+        """Return the head's name; raise if this model has no such head."""
+        if head not in get_args(Head):
+            raise InputError(f"head: '{head}' is not one of {', '.join(get_args(Head))}")
+        if head == "atss" and self.atss_head is None:
+            raise InputError("head: this model was saved without its ATSS head; use head='query'")
+        return head
 
     def loss(
         self,
@@ -166,7 +174,7 @@ def _by_size(maps: Sequence[Tensor], crops: Sequence[Crop] | None = None) -> Ite
 def detection_flops(config: DetectorConfig, rows: int, columns: int, head: Head = "query") -> dict[str, int]:
     """FLOPs from a map of (rows, columns) cells to boxes, by part; heads that do not predict do not run."""
     with torch.device("meta"):
-        neck = Pyramid(config.encoder_config().dim, config.dim, config.strides)
+        neck = FeaturePyramid(config.encoder_config().dim, config.dim, config.strides)
         query_head = QueryHead(config)
         anchors = ATSSHead(config)
     shapes = level_shapes(rows, columns, config.strides)

@@ -16,18 +16,18 @@ from vgtok.detect.config import MIN_SCORE, QUERY_IOU, DetectorConfig
 from vgtok.detect.losses import PRIOR, QueryGroups, SetPrediction
 from vgtok.detect.neck import GroupNorm
 from vgtok.detect.transformer import (
-    FEEDBACK_ORDER,
+    AUXILIARY_ORDER,
     QUERIES_AT_ONCE,
+    CropView,
     Decoder,
     Encoder,
     Padding,
     Shapes,
-    View,
     box_code,
     cell_centres,
     cell_codes,
     padding_of,
-    whole,
+    whole_view,
 )
 from vgtok.overlap import soft_nms
 
@@ -41,7 +41,7 @@ class Encoded:
 
     memory: Tensor
     shapes: Shapes
-    view: View
+    view: CropView
     padding: Padding | None = None
 
     def maps(self) -> list[Tensor]:
@@ -67,10 +67,12 @@ class QueryTransformer(nn.Module):
         self.aux_pos_trans_norm = nn.ModuleDict({name: nn.LayerNorm(dim) for name in config.auxiliary})
         nn.init.normal_(self.level_embeds)
 
-    def feedback(self, head: str, boxes: Tensor) -> Tensor:
+    def auxiliary_content(self, head: str, boxes: Tensor) -> Tensor:
         """(B, P, 4) positives of the auxiliary head of that name to (B, P, D) decoder queries."""
         # Anchors may reach beyond the image; through logits and back, their codes do not.
-        code = box_code(inverse_sigmoid(boxes, eps=1e-5).sigmoid(), self.query_embed.embedding_dim // 2, FEEDBACK_ORDER)
+        code = box_code(
+            inverse_sigmoid(boxes, eps=1e-5).sigmoid(), self.query_embed.embedding_dim // 2, AUXILIARY_ORDER
+        )
         query: Tensor = self.aux_pos_trans_norm[head](self.aux_pos_trans[head](code))
         return query
 
@@ -91,7 +93,7 @@ class QueryHead(nn.Module):
             nn.init.constant_(cast(nn.Linear, branch).bias, PRIOR)
 
     def encode(
-        self, levels: Sequence[Tensor], view: View | None = None, image: tuple[int, int] | None = None
+        self, levels: Sequence[Tensor], view: CropView | None = None, image: tuple[int, int] | None = None
     ) -> Encoded:
         """A (B, D, rows, columns) map per level, encoded; whole frames where no view says otherwise.
 
@@ -100,7 +102,7 @@ class QueryHead(nn.Module):
         shapes = [(level.shape[2], level.shape[3]) for level in levels]
         # (B, D, rows, columns) to (B, S, D)
         cells = torch.cat([level.flatten(2).transpose(1, 2) for level in levels], dim=1)
-        view = whole(cells) if view is None else view
+        view = whole_view(cells) if view is None else view
         stride = self.config.strides[0]
         padded = shapes[0][0] * stride, shapes[0][1] * stride
         padding = None if image is None else padding_of(image, padded, shapes, cells)
@@ -210,7 +212,7 @@ def _first_boxes(encoded: Encoded) -> Tensor:
     if encoded.padding is not None:
         points = encoded.padding.on_image(points)
     for level, centres in enumerate(points):
-        placed = encoded.view.on_frame(centres)
+        placed = encoded.view.on_canvas(centres)
         boxes.append(torch.cat([placed, torch.full_like(placed, 0.05 * 2**level)], dim=-1))
     return torch.cat(boxes, dim=1)
 

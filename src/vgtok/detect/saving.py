@@ -167,7 +167,7 @@ def load_detector(folder: str | Path) -> Detector:
         raise InputError(f"{origin}: asks for more layers than the weights '{path.name}' have tensors")
     table = document.get("retention")
     return Detector(
-        filled(config, state, str(path)),
+        model_from_state(config, state, str(path)),
         canvas=canvas,
         table=None if table is None else RetentionTable.from_document(table, origin),
         licence=licence,
@@ -203,7 +203,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     return document
 
 
-def filled(config: DetectorConfig, state: Mapping[str, Tensor], origin: str) -> CoDetr:
+def model_from_state(config: DetectorConfig, state: Mapping[str, Tensor], origin: str) -> CoDetr:
     """A model made of exactly these tensors; `origin` is what errors call them."""
     # On the meta device nothing is initialised only to be overwritten.
     try:

@@ -17,7 +17,7 @@ from vgtok.detect.config import DetectorConfig
 
 
 @dataclass(frozen=True)
-class View:
+class CropView:
     """A share of the frame is `shift` + `scale` times the share of the map: (B, 1, 2) each, x before y.
 
     A batch of whole frames has one shift of zero and one scale of one for all.
@@ -26,7 +26,7 @@ class View:
     shift: Tensor
     scale: Tensor
 
-    def on_frame(self, points: Tensor) -> Tensor:
+    def on_canvas(self, points: Tensor) -> Tensor:
         """(S, 2) shares of the map to (B, S, 2) shares of the frames."""
         return self.shift + self.scale * points
 
@@ -35,19 +35,19 @@ class View:
         return torch.cat([(boxes[..., :2] - self.shift) / self.scale, boxes[..., 2:] / self.scale], dim=-1)
 
 
-def whole(like: Tensor) -> View:
+def whole_view(like: Tensor) -> CropView:
     """The view of maps that show whole frames, on the device of `like`."""
-    return View(torch.zeros(1, 1, 2, device=like.device), torch.ones(1, 1, 2, device=like.device))
+    return CropView(torch.zeros(1, 1, 2, device=like.device), torch.ones(1, 1, 2, device=like.device))
 
 
-def cut(
+def crop_view(
     corners: Sequence[tuple[int, int]], size: tuple[int, int], frames: Sequence[tuple[int, int]], like: Tensor
-) -> View:
+) -> CropView:
     """B maps of `size` (height, width) px, each at its (x, y) in a frame of its own (height, width) px."""
     # (B, 1, 2), width before height
     extent = torch.tensor(frames, device=like.device, dtype=torch.float32).flip(1)[:, None]
     shift = torch.tensor(corners, device=like.device, dtype=torch.float32)[:, None] / extent
-    return View(shift, torch.tensor([size[1], size[0]], device=like.device) / extent)
+    return CropView(shift, torch.tensor([size[1], size[0]], device=like.device) / extent)
 
 
 QUERIES_AT_ONCE = 16384
@@ -163,16 +163,16 @@ def box_code(boxes: Tensor, features: int, order: tuple[int, int, int, int]) -> 
 DECODER_ORDER = (1, 0, 2, 3)
 """The decoder reads y before x; positives fed back by auxiliary heads are coded x first."""
 
-FEEDBACK_ORDER = (0, 1, 2, 3)
+AUXILIARY_ORDER = (0, 1, 2, 3)
 
 
-def cell_codes(shapes: Shapes, features: int, view: View) -> list[Tensor]:
+def cell_codes(shapes: Shapes, features: int, view: CropView) -> list[Tensor]:
     """(B, rows * columns, 2 * features) of every level: row code, then column code, counted from one."""
     codes = []
     for rows, columns in shapes:
         # Ends of the cells as shares of the map, (n, 2), then of the frame, (B, n)
         down, right = (
-            view.on_frame((torch.arange(1, n + 1, device=view.shift.device) / n)[:, None].expand(-1, 2))[..., axis]
+            view.on_canvas((torch.arange(1, n + 1, device=view.shift.device) / n)[:, None].expand(-1, 2))[..., axis]
             for n, axis in ((rows, 1), (columns, 0))
         )
         row_code = sine_code(down, features, 20.0)[:, :, None].expand(-1, -1, columns, -1)
@@ -341,7 +341,7 @@ class Decoder(nn.Module):
         boxes: Tensor,
         memory: Tensor,
         shapes: Shapes,
-        view: View,
+        view: CropView,
         refine: Sequence[nn.Module],
         hidden: Tensor | None,
         padding: Padding | None = None,

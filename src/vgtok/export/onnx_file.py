@@ -50,7 +50,7 @@ def export_onnx(
     the number open, and `tokens` is then what the runtime takes. `head` is the one that predicts, the
     detector's own unless given, `name` what the file calls the model.
     """
-    path, head = Path(path), detector.known_head(head or detector.head)
+    path, head = Path(path), detector.model.check_head(head or detector.head)
     if size is None:
         size = DEFAULT_SIZE if detector.canvas == "native" else detector.canvas
     if min(size) < 1:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from vgtok.detect.config import DetectorConfig, Head
 from vgtok.detect.detector import DEFAULT_BUDGET, Detector
 from vgtok.detect.loading import load, shipped_models
-from vgtok.detect.saving import filled, read_config
+from vgtok.detect.saving import model_from_state, read_config
 from vgtok.errors import InputError, VGTokError
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.train.recipe import RECIPE_FILE
@@ -43,7 +43,7 @@ def detector_of(
         weights = load_file(checkpoint / "average.safetensors")
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{source}: neither a training run with a checkpoint nor one of them ({error})") from None
-    model = filled(config, weights, str(checkpoint))
+    model = model_from_state(config, weights, str(checkpoint))
     sides = int(canvas[0]), int(canvas[1])
     return Detector(
         model,
