@@ -30,7 +30,7 @@ def models(
         raise InputError(f"name: '{name}' is not one of {', '.join(DETECTORS)}")
     rows = [_counted(key) for key in ([name] if name else DETECTORS)]
     shipped = [
-        {"name": key, "classes": read_config(folder)["config"]["names"], "licence": read_config(folder)["licence"]}
+        {"name": key, "classes": read_config(folder)["config"]["names"], "license": read_config(folder)["license"]}
         for key, folder in shipped_models().items()
     ]
     if json_:

@@ -23,8 +23,8 @@ from vgtok.errors import InputError
 from vgtok.files import replacing
 from vgtok.names import COCO
 
-LICENCE = (
-    "Converted from a released Co-DETR checkpoint. The licence of these weights is unresolved: "
+LICENSE = (
+    "Converted from a released Co-DETR checkpoint. The license of these weights is unresolved: "
     "their authors have not stated one for every part; ask them before you rely on it."
 )
 
@@ -108,7 +108,7 @@ def convert_co_detr(
         kept, config = _shapes(config), replace(config, names=tuple(names))
         anew = _fresh(config, [name for name, tensor in _shapes(config).items() if kept[name].shape != tensor.shape])
     model = model_from_state(config, ours | anew, origin)
-    detector = Detector(model, canvas=_CANVAS, licence=LICENCE, budget=1.0)
+    detector = Detector(model, canvas=_CANVAS, license=LICENSE, budget=1.0)
     return Conversion(detector, len(public), tuple(anew))
 
 

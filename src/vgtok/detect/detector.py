@@ -34,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Detector:
-    """A Co-DETR with what it needs to be used: canvas, retention table, licence note.
+    """A Co-DETR with what it needs to be used: canvas, retention table, license note.
 
     `head` is the one that predicts and `budget` the share of tokens an image is read at unless a call names another; a
     budget of 1 means that the model was never trained on coarse tokens. `evaluations` are rows of what was measured
@@ -51,7 +51,7 @@ class Detector:
         *,
         canvas: CanvasSize = DEFAULT_SIZE,
         table: RetentionTable | None = None,
-        licence: str = "",
+        license: str = "",
         evaluations: Sequence[Mapping[str, Any]] = (),
         head: Head = "query",
         budget: float = DEFAULT_BUDGET,
@@ -61,7 +61,7 @@ class Detector:
         self.model = model.eval()
         self.canvas = canvas
         self.table = table
-        self.licence = licence
+        self.license = license
         self.evaluations = tuple(evaluations)
         self.head = self.model.check_head(head)
         self.budget = budget

@@ -70,9 +70,8 @@ class QueryTransformer(nn.Module):
     def auxiliary_content(self, head: str, boxes: Tensor) -> Tensor:
         """(B, P, 4) positives of the auxiliary head of that name to (B, P, D) decoder queries."""
         # Anchors may reach beyond the image; through logits and back, their codes do not.
-        code = box_code(
-            inverse_sigmoid(boxes, eps=1e-5).sigmoid(), self.query_embed.embedding_dim // 2, AUXILIARY_ORDER
-        )
+        inside = inverse_sigmoid(boxes, eps=1e-5).sigmoid()
+        code = box_code(inside, self.query_embed.embedding_dim // 2, AUXILIARY_ORDER)
         query: Tensor = self.aux_pos_trans_norm[head](self.aux_pos_trans[head](code))
         return query
 

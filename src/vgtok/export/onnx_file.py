@@ -79,7 +79,7 @@ def export_onnx(
         encoder=config,
         buckets=buckets,
         head=head,
-        licence=detector.licence,
+        license=detector.license,
         atss_suppression=model.config.atss_suppression,
     )
     arrays = graph_inputs(canvas, partition, config, buckets)

@@ -25,13 +25,13 @@ _HISTORY_ROWS = 40
 def detector_of(
     source: Path,
     table: RetentionTable | None = None,
-    licence: str = "",
+    license: str = "",
     evaluations: Sequence[Mapping[str, Any]] = (),
     head: Head | None = None,
 ) -> Detector:
     """The detector of a run's last checkpoint, or of the checkpoint named; its head is the recipe's by default.
 
-    It is read at the budget it was trained at, of several at the one nearest to 40%. Its licence is the one given, by
+    It is read at the budget it was trained at, of several at the one nearest to 40%. Its license is the one given, by
     default that of the model the run started from.
     """
     run, checkpoint = _places(source)
@@ -49,15 +49,15 @@ def detector_of(
         model,
         canvas=sides,
         table=table,
-        licence=licence or licence_of_start(recipe),
+        license=license or license_of_start(recipe),
         evaluations=evaluations,
         head=head or preferred,
         budget=budget,
     )
 
 
-def licence_of_start(recipe: Mapping[str, Any]) -> str:
-    """The licence note a run inherits from the model it started from; empty where it started from none or from no note.
+def license_of_start(recipe: Mapping[str, Any]) -> str:
+    """The license note a run inherits from the model it started from; empty where it started from none or from no note.
 
     A start that is gone since leaves a note that says so: its terms still hold.
     """
@@ -66,9 +66,9 @@ def licence_of_start(recipe: Mapping[str, Any]) -> str:
         return ""
     try:
         folder = shipped_models().get(start, Path(start))
-        inherited = str(read_config(folder)["licence"]) if folder.is_dir() else load(start).licence
+        inherited = str(read_config(folder)["license"]) if folder.is_dir() else load(start).license
     except (VGTokError, KeyError):
-        return f"Started from {Path(start).name}, whose licence could not be read and applies to this model too"
+        return f"Started from {Path(start).name}, whose license could not be read and applies to this model too"
     return inherited and f"Started from {Path(start).name}: {inherited}"
 
 
