@@ -49,10 +49,10 @@ def test_statistics_assignment_by_loops(objects: int, seed: int) -> None:
     anchors = torch.cat(levels)
     best = [(-1.0, BACKGROUND)] * len(anchors)
     for number in range(objects):
-        centre = (truth[number, :2] + truth[number, 2:]) / 2
+        center = (truth[number, :2] + truth[number, 2:]) / 2
         candidates, first = [], 0
         for level in levels:
-            distance = torch.linalg.vector_norm((level[:, :2] + level[:, 2:]) / 2 - centre, dim=1)
+            distance = torch.linalg.vector_norm((level[:, :2] + level[:, 2:]) / 2 - center, dim=1)
             candidates += [first + int(i) for i in distance.argsort(stable=True)[:9]]
             first += len(level)
         overlap = paired_iou(anchors[candidates], truth[number])[0]

@@ -63,10 +63,10 @@ def test_pyramid_stages(model: CoDetr, public: dict[str, Tensor], stage: str) ->
 @pytest.mark.parametrize("number", [0, 1])
 def test_deformable_encoder_layers(model: CoDetr, public: dict[str, Tensor], number: int) -> None:
     cells, code = rand(CELLS, 32), rand(CELLS, 32, seed=1)
-    centres = torch.rand((CELLS, 2), generator=torch.Generator().manual_seed(2))
+    centers = torch.rand((CELLS, 2), generator=torch.Generator().manual_seed(2))
     layer = model.query_head.transformer.encoder.layers[number]
-    mine = layer(cells[None], code, centres, SHAPES)[0]
-    close(mine, oracle.encoder_layer(public, number, cells, code, centres, SHAPES, heads=4))
+    mine = layer(cells[None], code, centers, SHAPES)[0]
+    close(mine, oracle.encoder_layer(public, number, cells, code, centers, SHAPES, heads=4))
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -12,7 +12,7 @@ from vgtok.detect.model import CoDetr
 from vgtok.errors import InputError
 from vgtok.tokenize.tokens import Tokens
 
-from .small_models import small_model
+from .small_models import predict_dense, small_model
 
 Target = dict[str, Tensor]
 
@@ -78,7 +78,7 @@ def test_all_tokens_equal_the_dense_model() -> None:
     image = frame(128, 192)
     with torch.inference_mode():
         (packed,) = model.predict([image], [partition(image, 1.0)], 20)
-        (dense,) = model.predict_dense([image], 20)
+        dense = [part[:20] for part in predict_dense(model, image)]
     torch.testing.assert_close(packed[0] / 192, dense[0] / 192, atol=1e-4, rtol=0)
     torch.testing.assert_close(packed[1], dense[1], atol=1e-4, rtol=0)
     assert torch.equal(packed[2], dense[2])

@@ -5,7 +5,7 @@ import torch
 from vgtok.detect.neck import ChannelNorm, GroupNorm
 
 
-def test_channel_norm_normalises_each_place() -> None:
+def test_channel_norm_normalizes_each_place() -> None:
     norm = ChannelNorm(6)
     maps = torch.randn(2, 6, 3, 4) * 5 + 2
     expected = (maps - maps.mean(1, keepdim=True)) / (maps.var(1, unbiased=False, keepdim=True) + 1e-6).sqrt()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.detect import padded_oracle as oracle
-from tests.detect.small_models import ENCODER, SMALL
+from tests.detect.small_models import ENCODER, SMALL, predict_dense
 from tests.encode.small import frame, partition
 from vgtok.detect import checkpoint
 from vgtok.detect.checkpoint import convert_co_detr, to_public
@@ -33,7 +33,7 @@ def model(public: dict[str, Tensor]) -> CoDetr:
     return convert_co_detr(public, "public", like=RELEASED).detector.model.requires_grad_(False)
 
 
-def normalised(image: Tensor) -> Tensor:
+def normalized(image: Tensor) -> Tensor:
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (IMAGENET_MEAN, IMAGENET_STD))
     return (image - mean) / std
 
@@ -50,12 +50,12 @@ def test_every_frame_runs_as_the_public_model_runs_it(
     model: CoDetr, public: dict[str, Tensor], size: tuple[int, int]
 ) -> None:
     image = frame(*size)
-    levels = oracle.feature_levels(public, normalised(image), window=8)
+    levels = oracle.feature_levels(public, normalized(image), window=8)
     masks = oracle.level_masks(levels, size)
     memory = oracle.encoded(public, levels, masks, layers=2)
     logits, boxes = oracle.query_boxes(public, memory, masks, layers=2, queries=RELEASED.queries)
     expected = oracle.query_detections(logits, boxes, size)
-    same(model.predict_dense([image], 1000)[0], expected)
+    same(predict_dense(model, image), expected)
     same(model.predict([image], [partition(image, 1.0)], 1000)[0], expected)
     same(
         model.predict([image], [partition(image, 1.0)], 1000, "atss")[0],

@@ -155,7 +155,7 @@ def test_what_cannot_be_run_is_refused(fused: tuple[Detector, Path], folder: Pat
     exported = OnnxDetector(fused[1])
     with pytest.raises(InputError, match=r"300 x 400 px becomes 384 x 512 .* exported for 512 x 384; .*--size 384x512"):
         exported(np.zeros((400, 300, 3), dtype=np.uint8))
-    with pytest.raises(InputError, match="budget: this graph reads every frame as 306 tokens; export with --dynamic"):
+    with pytest.raises(InputError, match="budget: this graph reads every image as 306 tokens; export with --dynamic"):
         exported(np.zeros((384, 512, 3), dtype=np.uint8), budget=0.5)
     with pytest.raises(InputError, match="max_detections: 0"):
         exported(np.zeros((384, 512, 3), dtype=np.uint8), max_detections=0)

@@ -53,5 +53,5 @@ def test_a_graph_has_the_tokens_of_the_models_budget() -> None:
 
 def test_a_model_that_pads_is_exported_for_sizes_that_need_none(tmp_path: Path) -> None:
     detector = Detector(small_detector(encoder_overrides=PADDED).model, canvas=(192, 112))
-    with pytest.raises(InputError, match=r"size: this model pads frames to a multiple of 32 px.*not 192 x 112"):
+    with pytest.raises(InputError, match=r"size: this model pads images to a multiple of 32 px.*not 192 x 112"):
         export_onnx(detector, tmp_path / "model.onnx")

@@ -150,7 +150,7 @@ def _to_folder(source: Path, out: Path, names: list[str] | None, *, inference: b
         "tensors": converted.tensors,
         "classes": len(converted.detector.names),
         "parts": converted.detector.model.parts(),
-        "reinitialised": list(converted.reinitialised),
+        "reinitialised": list(converted.reinitialized),
         "license": converted.detector.license,
     }
     if json_:
@@ -158,7 +158,7 @@ def _to_folder(source: Path, out: Path, names: list[str] | None, *, inference: b
         return
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"all {converted.tensors} tensors matched; {document['classes']} classes")
-    for name in converted.reinitialised:
+    for name in converted.reinitialized:
         console.print(f"[yellow]re-initialised:[/] {escape(name)}")
     console.print("reads all tokens by default: it was never trained on coarse ones")
     console.print(f"[yellow]license:[/] {escape(converted.detector.license)}")
