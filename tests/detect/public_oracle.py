@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tests.detect.test_roi_align import by_hand
+from tests.detect.test_roi import by_hand
 
 State = Mapping[str, Tensor]
 STRIDES = (4, 8, 16, 32, 64)

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from tests.detect import padded_oracle as oracle
+from tests.detect.public_layout import random_public_state
 from tests.detect.small_models import ENCODER, SMALL, predict_dense
 from tests.encode.small import frame, partition
-from vgtok.detect import checkpoint
-from vgtok.detect.checkpoint import convert_co_detr, to_public
+from vgtok.detect.checkpoint import convert_co_detr
 from vgtok.detect.model import CoDetr
 from vgtok.encode.config import IMAGENET_MEAN, IMAGENET_STD
 
@@ -20,12 +20,7 @@ SIZES = [(45, 83), (33, 64), (32, 49)]
 
 @pytest.fixture(scope="module")
 def public() -> dict[str, Tensor]:
-    generator = torch.Generator().manual_seed(5)
-    layout = to_public(checkpoint._shapes(RELEASED), RELEASED.encoder_config())
-    return {
-        name: torch.randn(t.shape, generator=generator) * (0.5 if t.ndim < 2 else (t[0].numel()) ** -0.5)
-        for name, t in layout.items()
-    }
+    return random_public_state(RELEASED, 5)
 
 
 @pytest.fixture(scope="module")
