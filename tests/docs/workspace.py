@@ -23,7 +23,7 @@ SIZE = (320, 192)
 
 def furnish(folder: Path) -> None:
     """Write all of it, small: every name a page uses without making it first."""
-    scenes = [render_scene(seed, *SIZE, SceneConfig(layout="street", pixels_per_metre=8.0)) for seed in (0, 1)]
+    scenes = [render_scene(seed, *SIZE, SceneConfig(layout="street", pixels_per_meter=8.0)) for seed in (0, 1)]
     for place in ("frames", "folder", "flight", "images"):
         (folder / place).mkdir()
     for name in ("frame.jpg", "frame.png", "photo.jpg", "flight/one.tif"):

@@ -47,7 +47,7 @@ def scene_config(recipe: Recipe) -> SceneConfig:
     if not recipe.synthetic_scale:
         return SceneConfig(layout)
     # People at this scale are slivers of a few pixels.
-    return SceneConfig(layout, pixels_per_metre=recipe.synthetic_scale, traffic=1.0, crowd=0.0)
+    return SceneConfig(layout, pixels_per_meter=recipe.synthetic_scale, traffic=1.0, crowd=0.0)
 
 
 def score(
