@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.data.folders import write_visdrone
-from vgtok.data.dataset import open_annotated, open_dataset
-from vgtok.data.rows import Role, common_folder, numbered, summarize
+from vgtok.data.dataset import Role, common_folder, number_images, open_annotated, open_dataset, summarize
 from vgtok.data.visdrone import category_of, line_of
 from vgtok.errors import InputError
 
@@ -45,7 +44,7 @@ def yolo(tmp_path: Path, labels: str, names: str = "names: [car, bus]") -> str:
 
 def test_visdrone_val_holds_what_its_authors_say(visdrone: Path) -> None:
     dataset = open_annotated(f"visdrone:{visdrone}")
-    readings = [dataset.reading(i) for i in range(len(dataset.images))]
+    readings = [dataset.parse(i) for i in range(len(dataset.images))]
     roles = Counter(row.role for reading in readings for row in reading.rows)
     assert len(dataset.images) == 548
     assert roles == {Role.OBJECT: 38_759, Role.REGION: 1_378, Role.OTHERS: 32}
@@ -67,7 +66,7 @@ def test_visdrone_names_every_line_it_cannot_use(tmp_path: Path) -> None:
     folder = write_visdrone(tmp_path / "visdrone", {"a": "\n".join(lines)})
     (folder / "annotations" / "lost.txt").write_text(OBJECT)
     dataset = open_annotated(f"visdrone:{folder}")
-    reading = dataset.reading(0)
+    reading = dataset.parse(0)
     assert [row.box for row in reading.rows] == [(10, 20, 30, 40), (95, 5, 9, 9)]
     assert summarize([*dataset.problems, *reading.problems]) == [
         "1 x annotation file without an image, skipped: lost.txt",
@@ -90,7 +89,7 @@ def test_arrays_come_with_warnings_and_refuse_what_cannot_be_read(tmp_path: Path
 def test_visdrone_refuses_a_category_it_does_not_have(tmp_path: Path) -> None:
     dataset = open_annotated(f"visdrone:{write_visdrone(tmp_path / 'visdrone', {'a': '1,2,3,4,1,12,0,0'})}")
     with pytest.raises(InputError, match=r"a\.txt, line 1: category 12"):
-        dataset.reading(0)
+        dataset.parse(0)
 
 
 def test_coco_keeps_ids_areas_and_crowds(tmp_path: Path) -> None:
@@ -98,7 +97,7 @@ def test_coco_keeps_ids_areas_and_crowds(tmp_path: Path) -> None:
     region = {"id": 3, "image_id": 7, "category_id": 0, "bbox": [0, 0, 50, 50]}
     entry = {"id": 1, "image_id": 7, "category_id": 3, "bbox": [1, 2, 3, 4], "area": 9.5}
     dataset = open_annotated(coco(tmp_path, annotations=[entry, crowd], ignored_regions=[region]))
-    rows = dataset.reading(0).rows
+    rows = dataset.parse(0).rows
     assert (dataset.names, dataset.category_ids, dataset.image_ids) == (("person", "ship"), (1, 3), (7,))
     assert [(row.role, row.label, row.area) for row in rows] == [
         (Role.OBJECT, 1, 9.5),
@@ -127,7 +126,7 @@ def test_coco_refuses_what_contradicts_itself(tmp_path: Path, changes: dict[str,
 
 def test_coco_names_annotations_without_a_box(tmp_path: Path) -> None:
     entries = [{"id": 5, "image_id": 7, "category_id": 3, "bbox": box} for box in ([1, 2], ["a", 0, 1, 1], None)]
-    reading = open_annotated(coco(tmp_path, annotations=entries)).reading(0)
+    reading = open_annotated(coco(tmp_path, annotations=entries)).parse(0)
     assert not reading.rows
     assert summarize(reading.problems)[0].startswith("3 x annotation without a box of four numbers, skipped")
 
@@ -167,14 +166,14 @@ def test_any_coco_file_is_read_or_refused(
     document[place][0][key] = value
     (tmp_path / "truth.json").write_text(json.dumps(document))
     with contextlib.suppress(InputError):
-        assert all(np.isfinite(row.box).all() and np.isfinite(row.area) for row in open_annotated(spec).reading(0).rows)
+        assert all(np.isfinite(row.box).all() and np.isfinite(row.area) for row in open_annotated(spec).parse(0).rows)
 
 
 @given(line=st.text(alphabet="0123456789,.-+eEnaif ", max_size=40))
 def test_any_visdrone_line_is_read_or_named(tmp_path_factory: pytest.TempPathFactory, line: str) -> None:
     folder = write_visdrone(tmp_path_factory.mktemp("junk"), {"a": line}, (20, 20))
     with contextlib.suppress(InputError):
-        reading = open_annotated(f"visdrone:{folder}").reading(0)
+        reading = open_annotated(f"visdrone:{folder}").parse(0)
         assert bool(line.strip()) == bool(reading.rows or reading.problems)
 
 
@@ -199,7 +198,7 @@ def test_yolo_scales_shares_to_pixels(tmp_path: Path) -> None:
 
 
 def test_yolo_names_what_it_skips_and_refuses_unknown_classes(tmp_path: Path) -> None:
-    reading = open_annotated(yolo(tmp_path, "x\n1 0.5 0.5 0.1\n1 0.5 0.5 0.1 0\n1 1.5 0.5 0.1 0.1\n")).reading(0)
+    reading = open_annotated(yolo(tmp_path, "x\n1 0.5 0.5 0.1\n1 0.5 0.5 0.1 0\n1 1.5 0.5 0.1 0.1\n")).parse(0)
     assert [line.split(":")[0] for line in summarize(reading.problems)] == [
         "1 x box outside its image, skipped",
         "1 x box without area, skipped",
@@ -207,7 +206,7 @@ def test_yolo_names_what_it_skips_and_refuses_unknown_classes(tmp_path: Path) ->
     ]
     (tmp_path / "set" / "labels" / "val" / "12.txt").write_text("2 0.5 0.5 0.1 0.1")
     with pytest.raises(InputError, match=r"12\.txt, line 1: class 2 is not among the names"):
-        open_annotated(f"yolo:{tmp_path / 'data.yaml'}").reading(0)
+        open_annotated(f"yolo:{tmp_path / 'data.yaml'}").parse(0)
 
 
 def test_yolo_takes_names_as_a_mapping_and_a_list_of_images(tmp_path: Path) -> None:
@@ -242,9 +241,9 @@ def test_a_plain_folder_has_images_but_cannot_be_evaluated(tmp_path: Path) -> No
 
 
 def test_images_are_numbered_by_their_stems_only_where_all_are_numbers() -> None:
-    assert numbered([Path("010.jpg"), Path("9.jpg")]) == (10, 9)
-    assert numbered([Path("01.jpg"), Path("1.jpg")]) == (1, 2)
-    assert numbered([Path("1.jpg"), Path("b.jpg")]) == (1, 2)
+    assert number_images([Path("010.jpg"), Path("9.jpg")]) == (10, 9)
+    assert number_images([Path("01.jpg"), Path("1.jpg")]) == (1, 2)
+    assert number_images([Path("1.jpg"), Path("b.jpg")]) == (1, 2)
 
 
 def test_the_common_folder_holds_every_image() -> None:
@@ -255,7 +254,7 @@ def test_the_common_folder_holds_every_image() -> None:
 @pytest.mark.parametrize("digits", [400, 5000])
 def test_numbers_no_image_has_are_no_place_in_one(tmp_path: Path, digits: int) -> None:
     text = f"{'9' * digits},2,3,4.5,1,4,0,0\n10,20,1.5,{'9' * digits},1,4,0,0\n{OBJECT}"
-    reading = open_annotated(f"visdrone:{write_visdrone(tmp_path, {'a': text})}").reading(0)
+    reading = open_annotated(f"visdrone:{write_visdrone(tmp_path, {'a': text})}").parse(0)
     assert len(reading.rows) == 1
     assert len(reading.problems) == 2
 
@@ -294,5 +293,5 @@ def test_names_and_ids_nothing_can_hold_are_refused(tmp_path: Path, changes: dic
 
 def test_a_line_that_is_no_text_is_written_anew(tmp_path: Path) -> None:
     entry = {"id": 1, "image_id": 7, "category_id": 3, "bbox": [1, 2, 3, 4], "line": [1], "score": 1}
-    (row,) = open_annotated(coco(tmp_path, annotations=[entry])).reading(0).rows
+    (row,) = open_annotated(coco(tmp_path, annotations=[entry])).parse(0).rows
     assert line_of(row, category_of(row)) == "1,2,3,4,1,2,0,0"

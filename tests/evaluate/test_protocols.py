@@ -15,8 +15,7 @@ from tests.data.folders import write_visdrone
 from tests.evaluate.brute_force import average_precision
 from tests.evaluate.scenes import coco_files, random_scene
 from vgtok.data.coco import open_coco
-from vgtok.data.dataset import AnnotatedDataset, open_annotated
-from vgtok.data.rows import Role
+from vgtok.data.dataset import AnnotatedDataset, Role, open_annotated
 from vgtok.errors import InputError
 from vgtok.evaluate.detections import detections_of, read_predictions
 from vgtok.evaluate.evaluation import Evaluation, evaluate
@@ -74,7 +73,7 @@ def test_three_hundred_perfect_boxes_are_all_counted_at_500_and_not_at_100(tmp_p
     text = "\n".join(f"{4 * (i % 20)},{4 * (i // 20)},3,3,1,1,0,0" for i in range(300))
     dataset = open_annotated(f"visdrone:{write_visdrone(tmp_path, {'a': text})}")
     results = [
-        {"image_id": "a", "category_id": 1, "bbox": list(row.box), "score": 0.9} for row in dataset.reading(0).rows
+        {"image_id": "a", "category_id": 1, "bbox": list(row.box), "score": 0.9} for row in dataset.parse(0).rows
     ]
     assert score(dataset, results).metrics["AP"] == 100.0
     assert evaluate(dataset, detections_of(results, dataset, ""), protocol_for("coco", "", 500)).metrics["AP"] == 100.0
@@ -191,7 +190,7 @@ def test_perfect_predictions_on_val_are_perfect(visdrone: Path) -> None:
     results = [
         {"image_id": path.name, "category_id": row.label + 1, "bbox": list(row.box), "score": 1.0}
         for index, path in enumerate(dataset.images)
-        for row in dataset.reading(index).rows
+        for row in dataset.parse(index).rows
         if row.role is Role.OBJECT
     ]
     for protocol, instances in (("visdrone", 38_759), ("visdrone-toolkit", 38_602)):
@@ -201,11 +200,11 @@ def test_perfect_predictions_on_val_are_perfect(visdrone: Path) -> None:
 
 
 def test_a_coco_file_made_from_visdrone_scores_the_same(tmp_path: Path) -> None:
-    from vgtok.data.convert import convert
+    from vgtok.data.convert import convert_dataset
 
     scene = random_scene(tmp_path / "v", 1)
     dataset = open_annotated(f"visdrone:{scene.folder}")
-    converted = open_annotated(convert(dataset, "coco", tmp_path / "v.json").spec)
+    converted = open_annotated(convert_dataset(dataset, "coco", tmp_path / "v.json").spec)
     for protocol in ("visdrone", "visdrone-toolkit"):
         assert score(converted, scene.results, protocol).metrics == score(dataset, scene.results, protocol).metrics
 

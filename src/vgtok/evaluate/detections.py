@@ -9,8 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.data.dataset import AnnotatedDataset
-from vgtok.data.rows import Problem, Role, Row, common_folder, corners
+from vgtok.data.dataset import AnnotatedDataset, Problem, Role, Row, common_folder, corners
 from vgtok.errors import InputError
 from vgtok.files import read_json
 
@@ -67,7 +66,7 @@ def ground_truth(dataset: AnnotatedDataset, region_roles: frozenset[Role]) -> Gr
     problems = list(dataset.problems)
     unused = 0
     for index in range(len(dataset.images)):
-        reading = dataset.reading(index)
+        reading = dataset.parse(index)
         problems.extend(reading.problems)
         inside = [row for row in reading.rows if row.role in region_roles]
         boxes = [row for row in reading.rows if row.role in _BOXES - region_roles]

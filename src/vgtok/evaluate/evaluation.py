@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.data.dataset import AnnotatedDataset
-from vgtok.data.rows import summarize
+from vgtok.data.dataset import AnnotatedDataset, summarize
 from vgtok.evaluate.detections import Detections, GroundTruth, ground_truth, leading
 from vgtok.evaluate.ignored import without_ignored
 from vgtok.evaluate.protocols import EVERYTHING, Protocol

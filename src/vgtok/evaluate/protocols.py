@@ -7,7 +7,7 @@ region can slip in; plain COCO takes any cap.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from vgtok.data.rows import Role
+from vgtok.data.dataset import Role
 from vgtok.errors import InputError
 
 EVERYTHING = (0.0, 1e10)

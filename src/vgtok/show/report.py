@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from vgtok import __version__
-from vgtok.data.rows import corners
+from vgtok.data.dataset import corners
 from vgtok.evaluate.evaluation import ClassResult, Evaluation, Mistakes
 from vgtok.evaluate.scoring import THRESHOLDS
 from vgtok.files import write_bytes, write_text

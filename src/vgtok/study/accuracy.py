@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.data.dataset import AnnotatedDataset
-from vgtok.data.subset import spread
+from vgtok.data.subset import evenly_spaced
 from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector
 from vgtok.detect.loading import load
@@ -197,7 +197,7 @@ def open_trial(inputs: Inputs, model: str | None = None) -> Trial:
         raise InputError(f"--head: '{name}' was saved without its ATSS head; use --head query")
     if (label_map(detector.names, whole.names) < 0).all():
         raise InputError(f"--model: '{name}' knows none of the classes of {whole.name}")
-    return Trial(inputs, name, detector, whole if inputs.limit is None else spread(whole, inputs.limit))
+    return Trial(inputs, name, detector, whole if inputs.limit is None else evenly_spaced(whole, inputs.limit))
 
 
 def share_of(one: Measured, other: Measured, metric: str = "AP") -> str:
