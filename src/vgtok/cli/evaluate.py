@@ -74,7 +74,7 @@ def evaluate(
         chosen = head.value if head else detector.head
         budget = detector.budget if budget is None else budget
         reader = Tokenizer(budget, canvas=detector.canvas)
-        ran = run_detector(detector, dataset, reader, rules.max_detections, chosen)
+        ran = run_detector(detector, dataset, reader, rules.max_detections, chosen, progress=True)
         detections = ran.detections
         run = {"model": model, "head": chosen, "budget": budget, **ran.to_dict()}
     with errors.status("evaluating"):
