@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from vgtok.show.plot import results_page
+from vgtok.show.tables import results_page
 
 
 def test_studies_and_benchmarks_of_a_folder_on_one_page(tmp_path: Path) -> None:

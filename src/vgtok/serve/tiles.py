@@ -3,7 +3,7 @@
 from html import escape
 
 from vgtok.serve.service import Answer
-from vgtok.show.overlay import COLOURS
+from vgtok.show.overlay import COLORS
 
 
 def heading(model: str | None) -> str:
@@ -51,8 +51,8 @@ def tokens(answer: Answer) -> str:
         figures.append(("GFLOPs", _rounded(answer.gflops.used), f"of {_rounded(answer.gflops.dense)} dense"))
     figures.append(("tokenizer", f"{answer.ms.tokenizer:,.0f} ms", ""))
     legend = "".join(
-        f"<span><i style='background:rgb{colour}'></i>{size} px: <b>{count.sizes[str(size)]:,}</b></span>"
-        for size, colour in COLOURS.items()
+        f"<span><i style='background:rgb{color}'></i>{size} px: <b>{count.sizes[str(size)]:,}</b></span>"
+        for size, color in COLORS.items()
     )
     return f"{_tiles(figures)}<p class='legend'>{legend}</p>"
 
