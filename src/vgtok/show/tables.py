@@ -3,12 +3,14 @@
 Cells enter as values or text; `cell_text` formats a value, `markdown_text` escapes a name, `html_table` escapes itself.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
+
+from vgtok.errors import InputError
+from vgtok.files import read_json
 
 _MARKDOWN = re.compile(r"[\\`*_\[\]<>|!#&]")
 """Characters that need a backslash in Markdown."""
@@ -47,9 +49,13 @@ def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
+_STUDY_FIELDS = {"title", "data", "images", "ran_at", "vgtok", "rows", "notes"}
+
+
 def results_page(folder: Path) -> str:
-    """Return the Markdown page for the `*.json` files of a folder, studies first, then benchmarks."""
-    documents = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
+    """Return the page for the `*.json` files of a folder, studies first, then benchmarks; other files are left out."""
+    found = {path.stem: _document(path) for path in sorted(folder.glob("*.json"))}
+    documents = {name: document for name, document in found.items() if document is not None}
     studies = {name: document for name, document in documents.items() if "study" in document}
     benchmarks = {name: document for name, document in documents.items() if "study" not in document}
     parts = [
@@ -60,6 +66,21 @@ def results_page(folder: Path) -> str:
         *(_benchmark(name, document) for name, document in benchmarks.items()),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _document(path: Path) -> dict[str, Any] | None:
+    """Return the results in a file, or None if it is damaged or holds something else."""
+    try:
+        document = read_json(path)
+    except InputError:
+        return None
+    if not isinstance(document, dict) or ("study" in document and not document.keys() >= _STUDY_FIELDS):
+        return None
+    rows = document.get("rows", [{}])
+    whole = (
+        isinstance(rows, list) and rows and all(isinstance(row, dict) and row.keys() == rows[0].keys() for row in rows)
+    )
+    return document if document and whole else None
 
 
 def _study(name: str, document: Mapping[str, Any], folder: Path) -> str:
