@@ -195,7 +195,7 @@ def _retention(data: bytes, folder: Path) -> None:
 
 def _recipe(data: bytes, folder: Path) -> None:
     name, _, text = data.decode(errors="replace").partition("=")
-    changed = Recipe("fuzz", "co-detr-vit-tiny").changed({name: text})
+    changed = Recipe("fuzz", "co-detr-vit-tiny").with_settings({name: text})
     for value in changed.to_dict().values():
         for number in value if isinstance(value, tuple) else (value,):
             assert not isinstance(number, float) or math.isfinite(number), f"{name}={text} is taken"

@@ -81,10 +81,10 @@ def run(
     """Turn the averaged weights of a training run into a model folder with its card and the losses of the run."""
     from vgtok.detect.saving import CARD_FILE, model_card, read_config, save_detector
     from vgtok.tokenize.retention import load_table
-    from vgtok.train.outcome import HISTORY_FILE, detector_of, training_history, training_section
+    from vgtok.train.run_to_model import HISTORY_FILE, detector_from_run, training_history, training_section
 
     rows = [_measured(path) for path in evaluation or ()]
-    detector = detector_of(
+    detector = detector_from_run(
         source, None if table is None else load_table(table), licence, rows, head.value if head else None
     )
     weights = save_detector(detector, out, auxiliary=() if inference else None, half=half)

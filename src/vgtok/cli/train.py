@@ -53,12 +53,12 @@ def train(
 
 def _chosen(recipe: str, settings: dict[str, str]) -> "Recipe":
     """A recipe by name, from a file, or that of the run a checkpoint belongs to, as a branch that decays."""
-    from vgtok.train.recipe import branched, read_recipe, recipe_named
+    from vgtok.train.recipe import branch_recipe, read_recipe, recipe_named
 
     path = Path(recipe)
     if path.is_dir():
-        return branched(path, settings)
-    return (read_recipe(path) if path.suffix == ".json" else recipe_named(recipe)).changed(settings)
+        return branch_recipe(path, settings)
+    return (read_recipe(path) if path.suffix == ".json" else recipe_named(recipe)).with_settings(settings)
 
 
 def _settings(texts: list[str]) -> dict[str, str]:
@@ -84,5 +84,7 @@ def _list(json_: bool) -> None:
         length = f"{recipe.steps} steps" if recipe.steps else f"{recipe.epochs} epochs"
         budgets = ", ".join(f"{budget:g}" for budget in recipe.budgets)
         data = recipe.data or "--set data="
-        table.add_row(name, recipe.detector, escape(data), budgets, length, str(recipe.batch), f"{recipe.rate:g}")
+        table.add_row(
+            name, recipe.detector, escape(data), budgets, length, str(recipe.batch), f"{recipe.learning_rate:g}"
+        )
     Console().print(table)

@@ -11,7 +11,7 @@ from vgtok.cli.main import app
 from vgtok.detect.saving import load_detector, save_detector
 from vgtok.errors import InputError
 from vgtok.train import loop
-from vgtok.train.outcome import detector_of, licence_of_start, training_history
+from vgtok.train.run_to_model import detector_from_run, inherited_license, training_history
 
 from .small import small_recipe
 
@@ -19,7 +19,7 @@ from .small import small_recipe
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
-    loop.train(small_recipe(steps=3, checkpoint=1, keep=1), folder)
+    loop.train(small_recipe(steps=3, checkpoint_every=1, keep_every=1), folder)
     return folder
 
 
@@ -35,7 +35,7 @@ def test_the_folder_holds_all_a_user_needs(run: Path, tmp_path: Path) -> None:
     assert detector.licence == "for academic use"
     card = (tmp_path / "model" / "README.md").read_text()
     assert "| visdrone | 548 | 0.4 | 12.5 |" in card
-    assert "| lessons | 6, whole frames, 3 steps |" in card
+    assert "| samples | 6, whole images, 3 steps |" in card
     assert str(run) not in card
 
 
@@ -43,8 +43,8 @@ def test_the_folder_holds_all_a_user_needs(run: Path, tmp_path: Path) -> None:
 def finetuned(run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A run that starts from a model with a licence, by a recipe that also names encoder weights; and that model."""
     folder = tmp_path_factory.mktemp("finetuned")
-    save_detector(detector_of(run, licence="for academic use"), folder / "academic")
-    recipe = small_recipe(steps=1, start=str(folder / "academic"), encoder_weights="imagenet.safetensors")
+    save_detector(detector_from_run(run, licence="for academic use"), folder / "academic")
+    recipe = small_recipe(steps=1, init_from=str(folder / "academic"), encoder_weights="imagenet.safetensors")
     loop.train(recipe, folder / "run")
     return folder / "run", folder / "academic"
 
@@ -54,7 +54,7 @@ def test_a_finetuned_model_names_its_start_and_keeps_its_licence(finetuned: tupl
     assert result.exit_code == 0, result.output
     assert load_detector(tmp_path / "model").licence == "Started from academic: for academic use"
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
-    assert "| start | academic |" in card
+    assert "| initialized from | academic |" in card
     assert "imagenet" not in card
     assert "license: other" in card
     assert "Started from academic: for academic use" in card
@@ -62,40 +62,43 @@ def test_a_finetuned_model_names_its_start_and_keeps_its_licence(finetuned: tupl
 
 
 def test_a_licence_that_is_given_stands(finetuned: tuple[Path, Path]) -> None:
-    assert detector_of(finetuned[0], licence="settled with the authors").licence == "settled with the authors"
+    assert detector_from_run(finetuned[0], licence="settled with the authors").licence == "settled with the authors"
 
 
 def test_a_start_that_is_gone_leaves_its_terms(finetuned: tuple[Path, Path], tmp_path: Path) -> None:
     copied = tmp_path / "run"
     shutil.copytree(finetuned[0], copied)
     recipe = json.loads((copied / "recipe.json").read_text(encoding="utf-8"))
-    (copied / "recipe.json").write_text(json.dumps(recipe | {"start": str(tmp_path / "gone")}), encoding="utf-8")
-    assert detector_of(copied).licence == (
-        "Started from gone, whose licence could not be read and applies to this model too"
+    (copied / "recipe.json").write_text(json.dumps(recipe | {"init_from": str(tmp_path / "gone")}), encoding="utf-8")
+    assert detector_from_run(copied).licence == (
+        "Started from gone, whose license could not be read and applies to this model too"
     )
 
 
 def test_a_start_in_the_package_is_known_by_name(run: Path, tmp_path: Path) -> None:
-    assert licence_of_start({"start": "vgtok-tiny"}).startswith("Started from vgtok-tiny: Trained on VisDrone")
-    assert licence_of_start({"start": ""}) == ""
-    assert detector_of(run).licence == ""
+    assert inherited_license("vgtok-tiny").startswith("Started from vgtok-tiny: Trained on VisDrone")
+    assert inherited_license("") == ""
+    assert detector_from_run(run).licence == ""
 
 
 def test_an_earlier_checkpoint_is_a_model_too(run: Path) -> None:
-    first, last = detector_of(run / "step-000001"), detector_of(run)
+    first, last = detector_from_run(run / "step-000001"), detector_from_run(run)
     name = "query_head.cls_branches.0.weight"
     assert not first.model.state_dict()[name].equal(last.model.state_dict()[name])
 
 
 def test_the_losses_are_those_of_the_run(run: Path) -> None:
     lines = training_history(run).splitlines()
-    assert lines[0].startswith("step,lessons,seconds,")
+    assert lines[0].startswith("step,samples,seconds,")
     assert [line.split(",")[0] for line in lines[1:]] == ["1", "2", "3"]
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="neither a training run"):
-        detector_of(tmp_path)
-    result = CliRunner().invoke(app, ["convert", "run", str(tmp_path), str(tmp_path / "m"), "--evaluation", "nowhere"])
-    assert result.exit_code == 1
-    assert "not what vgtok evaluate --json prints" in str(result.exception)
+        detector_from_run(tmp_path)
+    (tmp_path / "list.json").write_text("[]", encoding="utf-8")
+    words = ["convert", "run", str(tmp_path), str(tmp_path / "m"), "--evaluation"]
+    for name, message in (("nowhere", "cannot be read"), ("list.json", "not what vgtok evaluate --json prints")):
+        result = CliRunner().invoke(app, [*words, str(tmp_path / name)])
+        assert result.exit_code == 1
+        assert message in str(result.exception)
