@@ -17,9 +17,9 @@ def lazy_names(
         try:
             value = getattr(import_module(home_of[name]), name)
         except ModuleNotFoundError as error:
-            from vgtok.errors import explained
+            from vgtok.errors import missing_package
 
-            raise explained(error) from None
+            raise missing_package(error) from None
         setattr(modules[package], name, value)
         return value
 

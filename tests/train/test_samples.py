@@ -45,8 +45,8 @@ def test_every_sample_is_a_strict_partition_with_its_objects_inside(crops: Train
         assert (sample.boxes[:, 2] <= width).all()
         assert (sample.boxes[:, 3] <= height).all()
         assert ((sample.labels >= 0) & (sample.labels < len(NAMES))).all()
-        assert sample.crop.y + height <= sample.crop.height
-        assert sample.crop.x + width <= sample.crop.width
+        assert sample.crop.y + height <= sample.crop.canvas_height
+        assert sample.crop.x + width <= sample.crop.canvas_width
         seen += len(sample.labels)
     assert seen > 40
 
@@ -77,14 +77,14 @@ def test_a_crop_has_the_tokens_and_pixels_of_its_frame(rendered: AnnotatedDatase
     recipe = small_recipe(data="set", canvas=(512, 320), crop=128, flip=False, budgets=(0.5,))
     sample: TrainingSample = TrainingSamples(recipe, NAMES, rendered, [1])[0]
     tokenizer = Tokenizer(0.5, canvas=(512, 320))
-    canvas = tokenizer.fit(rendered.images[1])
+    canvas = tokenizer.to_canvas(rendered.images[1])
     whole = tokenizer.partition(canvas)
     x, y = sample.crop.x, sample.crop.y
     height, width = sample.image.shape[1:]
     assert np.array_equal(sample.image.permute(1, 2, 0).numpy(), canvas.image[y : y + height, x : x + width])
     corners = {tuple(box) for box in whole.boxes.tolist()}
     assert {(a + x, b + y, c + x, d + y) for a, b, c, d in sample.tokens.boxes.tolist()} <= corners
-    assert (sample.crop.height, sample.crop.width) == (canvas.height, canvas.width)
+    assert (sample.crop.canvas_height, sample.crop.canvas_width) == (canvas.height, canvas.width)
 
 
 def test_ignored_regions_are_painted_over(tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from vgtok.encode.config import EncoderConfig, configuration
-from vgtok.errors import InputError
-from vgtok.fields import check_fields
+from vgtok.errors import InputError, check_fields
 from vgtok.names import VISDRONE
 
 Head = Literal["query", "atss"]

@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS
 from vgtok.detect.config import Auxiliary, Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.result import Result, Timings
 from vgtok.errors import InputError
-from vgtok.tokenize.canvas import DEFAULT_SIZE, Canvas, CanvasSize, fit_canvas
+from vgtok.tokenize.canvas import Canvas, CanvasSize, fit_canvas
 from vgtok.tokenize.images import ImageLike, read_image
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -27,7 +28,6 @@ from vgtok.tokenize.tokens import Tokens
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 """(H, W, 3) RGB of an image."""
 
-DEFAULT_BUDGET = 0.40
 """What a model that was trained on coarse tokens is read at."""
 
 MAX_DETECTIONS = 1000
@@ -52,7 +52,7 @@ class Detector:
         self,
         model: CoDetr,
         *,
-        canvas: CanvasSize = DEFAULT_SIZE,
+        canvas: CanvasSize = DEFAULT_CANVAS,
         table: RetentionTable | None = None,
         licence: str = "",
         evaluations: Sequence[Mapping[str, Any]] = (),

@@ -22,7 +22,7 @@ from vgtok.detect.roi import RoIHead, RPNHead
 from vgtok.detect.training import LossKinds, group_losses
 from vgtok.encode.dense import encode_dense
 from vgtok.encode.encoder import Encoder
-from vgtok.encode.packing import Crop, whole_frame
+from vgtok.encode.packing import Crop, whole_canvas
 from vgtok.errors import InputError
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokens import Tokens
@@ -149,7 +149,7 @@ class CoDetr(nn.Module):
 def _by_size(maps: Sequence[Tensor], crops: Sequence[Crop] | None = None) -> Iterator[SizeGroup]:
     """Stack (D, rows, columns) maps of equal size, in order of first appearance."""
     grids = [(features.shape[1], features.shape[2]) for features in maps]
-    crops = [whole_frame(grid) for grid in grids] if crops is None else crops
+    crops = [whole_canvas(grid) for grid in grids] if crops is None else crops
     numbers: dict[tuple[int, int], list[int]] = {}
     for number, grid in enumerate(grids):
         numbers.setdefault(grid, []).append(number)

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vgtok.defaults import DEFAULT_BUDGET
 from vgtok.detect.config import Auxiliary, DetectorConfig, Head
-from vgtok.detect.detector import DEFAULT_BUDGET, Detector
+from vgtok.detect.detector import Detector
 from vgtok.detect.model import CoDetr
 from vgtok.encode.loading import check_state, read_state
 from vgtok.errors import InputError

@@ -1,6 +1,6 @@
 """One transformer block for every configuration; how tokens find each other is the route's business.
 
-A route (packed runs, or a dense grid with padded windows) receives the attention module and the normalised tokens, so
+A route (packed runs, or a dense grid with padded windows) receives the attention module and the normalized tokens, so
 the same weights run in any execution.
 """
 
@@ -23,7 +23,7 @@ class Route(Protocol):
     """One way of running a block."""
 
     def attend(self, attention: "Attention", x: Tensor) -> Tensor:
-        """Attention over normalised tokens of this execution's shape, (..., D)."""
+        """Attention over normalized tokens of this execution's shape, (..., D)."""
 
     def survivors(self, branch: Tensor, rate: float) -> Tensor:
         """One factor per image of the (..., D) branch, as (..., 1): 0 where it is dropped, else 1 / (1 - rate)."""
@@ -82,7 +82,7 @@ class GeluMLP(nn.Module):
 
 
 class SwiGLUMLP(nn.Module):
-    """A linear map gated by the SiLU of another, then a third; EVA-02's larger sizes normalise before the third."""
+    """A linear map gated by the SiLU of another, then a third; EVA-02's larger sizes normalize before the third."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()

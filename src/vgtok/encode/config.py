@@ -3,12 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from vgtok.errors import InputError
-from vgtok.fields import check_fields
+from vgtok.errors import InputError, check_fields
 from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent
 
-Position = Literal["centre", "corner", "mean"]
-"""Where a coarse token reads position: its centre, its first cell, or (table only) the mean over its cells."""
+Position = Literal["center", "corner", "mean"]
+"""Where a coarse token reads position: its center, its first cell, or (table only) the mean over its cells."""
 
 Resampling = Literal["area", "bilinear", "bicubic"]
 """How a coarse region becomes one patch: block means, two-tap bilinear, or antialiased bicubic."""
@@ -54,13 +53,16 @@ class EncoderConfig:
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
     fusion: tuple[int, ...] = (NODE, ROOT)
-    position: Position = "centre"
+    position: Position = "center"
     resampling: Resampling = "bicubic"
     proportional: bool = False
     padding: Padding = "exact"
     grid_multiple: int = 1
 
     def __post_init__(self) -> None:
+        # Files written before 0.2 spell it the British way.
+        if self.position == "centre":  # type: ignore[comparison-overlap]
+            object.__setattr__(self, "position", "center")
         check_fields(self, positive=("dim", "depth", "heads", "hidden", "patch", "grid_multiple"))
         if self.dim % self.heads or self.dim // self.heads % 4:
             raise InputError(f"dim: {self.dim} does not give {self.heads} heads a width that is a multiple of 4")
@@ -125,7 +127,7 @@ def _vit(dim: int, depth: int, heads: int) -> EncoderConfig:
 
 
 CONFIGS: dict[str, EncoderConfig] = {
-    # EVA-02 normalises inside the MLP from the base size on; its two smaller sizes do not.
+    # EVA-02 normalizes inside the MLP from the base size on; its two smaller sizes do not.
     "eva02-tiny": _eva02(192, 12, 3, (2, 5, 8, 11), mlp_norm=False),
     "eva02-small": _eva02(384, 12, 6, (2, 5, 8, 11), mlp_norm=False),
     "eva02-base": _eva02(768, 12, 12, (2, 5, 8, 11), mlp_norm=True),

@@ -12,7 +12,7 @@ from torch.nn import functional
 from vgtok.encode.attention import rotation
 from vgtok.encode.block import Attention, Route, draw_survivors
 from vgtok.encode.config import EncoderConfig
-from vgtok.encode.embed import normalise, place, project_grid
+from vgtok.encode.embed import lay_out, normalize, project_grid
 from vgtok.encode.encoder import Encoder, Features, valid_areas
 from vgtok.encode.packing import pack
 from vgtok.errors import InputError
@@ -22,10 +22,10 @@ from vgtok.tokenize.tokens import Tokens
 
 
 def encode_dense(encoder: Encoder, images: Tensor) -> Features:
-    """Run (B, 3, H, W) uint8 RGB or normalised images with every cell a token."""
+    """Run (B, 3, H, W) uint8 RGB or normalized images with every cell a token."""
     patch = encoder.config.patch
     height, width = images.shape[2:]
-    pixels = normalise(images, encoder.config, encoder.embedding.table.dtype)
+    pixels = normalize(images, encoder.config, encoder.embedding.table.dtype)
     multiple = patch * encoder.config.grid_multiple
     if height % multiple or width % multiple:
         pixels = functional.pad(pixels, (0, -width % multiple, 0, -height % multiple))
@@ -41,10 +41,10 @@ def encode_control(encoder: Encoder, images: Sequence[Tensor], tokens: Sequence[
     packing = pack(tokens, encoder.config)
     if len(set(packing.grids)) > 1:
         raise InputError(f"images: grids of {sorted(set(packing.grids))} cells; the control takes one size at a time")
-    placement = place(packing, encoder.config, encoder.embedding.table.device)
-    sequence = encoder.embedding(images, packing, placement)
+    layout = lay_out(packing, encoder.config, encoder.embedding.table.device)
+    sequence = encoder.embedding(images, packing, layout)
     # (B * rows * columns, D) to (B, rows * columns, D)
-    cells = torch.unflatten(sequence.index_select(0, placement.cells), 0, (len(images), -1))
+    cells = torch.unflatten(sequence.index_select(0, layout.cells), 0, (len(images), -1))
     del sequence
     return _run_grid(encoder, cells, packing.grids[0])
 
@@ -115,6 +115,9 @@ class GridRoute(Route):
         return draw_survivors(len(branch), rate, branch)[:, None, None]
 
 
+# One canvas through an encoder, by the name of the mode.
+
+
 def canvas_pixels(canvas: Canvas, encoder: Encoder) -> Tensor:
     """The valid pixels as (3, H, W) uint8 on the encoder's device: a view where that is the host."""
     return torch.from_numpy(canvas.image).permute(2, 0, 1).to(encoder.embedding.table.device)
@@ -139,7 +142,7 @@ def run_control(encoder: Encoder, canvas: Canvas, tokenizer: Tokenizer) -> Tenso
         return encode_control(encoder, [canvas_pixels(canvas, encoder)], [tokenizer.partition(canvas)]).maps[0]
 
 
-EXECUTIONS: dict[str, Callable[[Encoder, Canvas, Tokenizer], Tensor]] = {
+RUN_MODES: dict[str, Callable[[Encoder, Canvas, Tokenizer], Tensor]] = {
     "dense": run_dense,
     "packed": run_packed,
     "control": run_control,

@@ -14,55 +14,55 @@ from vgtok.tokenize.geometry import CELL
 
 
 @dataclass(frozen=True)
-class Placement:
-    """Tensors over the N' tokens that stand for regions, in cells; see `Packing` for `place`, `prefix`, `cells`.
+class Layout:
+    """Tensors over the N' tokens that stand for regions, in cells; see `Packing` for `slot`, `prefix`, `cells`.
 
-    `row` and `column` count in the image, `frame_row` and `frame_column` in the frame of `grid_rows` x `grid_columns`
-    it may be a crop of. `centre_row` and `centre_column`, in the frame as well, are where a token reads its position:
+    `row` and `column` count in the image, `canvas_row` and `canvas_column` in the frame of `grid_rows` x `grid_columns`
+    it may be a crop of. `center_row` and `center_column`, in the frame as well, are where a token reads its position:
     the middle of the first cell is 0.5.
     `members` lists, per image, the tokens of each span.
     """
 
     row: Tensor
     column: Tensor
-    frame_row: Tensor
-    frame_column: Tensor
+    canvas_row: Tensor
+    canvas_column: Tensor
     grid_rows: Tensor
     grid_columns: Tensor
-    centre_row: Tensor
-    centre_column: Tensor
+    center_row: Tensor
+    center_column: Tensor
     covered: Tensor
-    place: Tensor
+    slot: Tensor
     prefix: Tensor
     cells: Tensor
     members: tuple[dict[int, Tensor], ...]
 
 
-def place(packing: Packing, config: EncoderConfig, device: torch.device) -> Placement:
+def lay_out(packing: Packing, config: EncoderConfig, device: torch.device) -> Layout:
     """Move a packing to the device and find the point each token stands for."""
     covered_rows, covered_columns = packing.covered
     frames = np.array([crop.grid for crop in packing.crops], dtype=np.int64)[packing.image]
     corners = np.array([crop.corner for crop in packing.crops], dtype=np.int64)[packing.image]
-    frame_row, frame_column = packing.row + corners[:, 0], packing.column + corners[:, 1]
+    canvas_row, canvas_column = packing.row + corners[:, 0], packing.column + corners[:, 1]
     if config.position == "corner":
-        centre_row, centre_column = frame_row + 0.5, frame_column + 0.5
+        center_row, center_column = canvas_row + 0.5, canvas_column + 0.5
     else:
-        centre_row, centre_column = frame_row + covered_rows / 2, frame_column + covered_columns / 2
+        center_row, center_column = canvas_row + covered_rows / 2, canvas_column + covered_columns / 2
 
     def tensor(values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(device)
 
-    return Placement(
+    return Layout(
         row=tensor(packing.row),
         column=tensor(packing.column),
-        frame_row=tensor(frame_row),
-        frame_column=tensor(frame_column),
+        canvas_row=tensor(canvas_row),
+        canvas_column=tensor(canvas_column),
         grid_rows=tensor(frames[:, 0]),
         grid_columns=tensor(frames[:, 1]),
-        centre_row=tensor(centre_row),
-        centre_column=tensor(centre_column),
+        center_row=tensor(center_row),
+        center_column=tensor(center_column),
         covered=tensor(covered_rows * covered_columns),
-        place=tensor(packing.place),
+        slot=tensor(packing.slot),
         prefix=tensor(packing.prefix),
         cells=tensor(packing.cells),
         members=tuple(
@@ -75,8 +75,11 @@ def place(packing: Packing, config: EncoderConfig, device: torch.device) -> Plac
     )
 
 
-def normalise(pixels: Tensor, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
-    """(..., 3, H, W) 8-bit RGB to zero mean and unit deviation; floats are taken as normalised already."""
+# Patches.
+
+
+def normalize(pixels: Tensor, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
+    """(..., 3, H, W) 8-bit RGB to zero mean and unit deviation; floats are taken as normalized already."""
     if pixels.dtype != torch.uint8:
         return pixels.to(dtype)
     mean = torch.tensor(config.mean, device=pixels.device, dtype=dtype).view(3, 1, 1)
@@ -85,7 +88,7 @@ def normalise(pixels: Tensor, config: EncoderConfig, dtype: torch.dtype) -> Tens
 
 
 def cell_patches(image: Tensor, row: Tensor, column: Tensor, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
-    """Gather normalised cells of a (3, H, W) image at (...) cell rows and columns: (..., 3, patch, patch)."""
+    """Gather normalized cells of a (3, H, W) image at (...) cell rows and columns: (..., 3, patch, patch)."""
     patch = config.patch
     height, width = image.shape[1:]
     rows, columns = (-(-side // (patch * config.grid_multiple)) * config.grid_multiple for side in (height, width))
@@ -95,7 +98,7 @@ def cell_patches(image: Tensor, row: Tensor, column: Tensor, config: EncoderConf
     # (3, rows * patch, columns * patch) to (rows, columns, 3, patch, patch): a view, no pixel moves
     cells = torch.unflatten(torch.unflatten(image, 2, (columns, patch)), 1, (rows, patch)).permute(1, 3, 0, 2, 4)
     row, column = row.clamp(max=rows - 1), column.clamp(max=columns - 1)
-    patches = normalise(cells[row, column], config, dtype)
+    patches = normalize(cells[row, column], config, dtype)
     if ragged:
         step = torch.arange(patch, device=image.device)
         inside_row = row[..., None] * patch + step < height
@@ -131,6 +134,8 @@ def resample(cells: Tensor, resampling: Resampling) -> Tensor:
     return small.to(cells.dtype)
 
 
+# Positions.
+
 _SHARPNESS = -0.75
 """The cubic kernel's free parameter in torch's own bicubic resizing, which dense models are run with."""
 
@@ -138,7 +143,7 @@ _SHARPNESS = -0.75
 def read_table(table: Tensor, row: Tensor, column: Tensor) -> Tensor:
     """Read an (R, C, D) table at (N,) points given as shares of the image, 0 to 1: (N, D).
 
-    At the centres of a grid's cells this is `interpolate(mode="bicubic", align_corners=False)` to that grid.
+    At the centers of a grid's cells this is `interpolate(mode="bicubic", align_corners=False)` to that grid.
     """
     rows, columns, dim = table.shape
     row_index, row_weight = _taps(row, rows)
@@ -164,6 +169,8 @@ def _taps(share: Tensor, size: int) -> tuple[Tensor, Tensor]:
     index = (below.long()[:, None] + offsets).clamp(0, size - 1)
     return index, weight
 
+
+# Embeddings.
 
 _CELLS_AT_ONCE = 2048
 """Cells whose pixels are floats at one time: at low budgets they would outweigh everything the blocks hold."""
@@ -220,17 +227,17 @@ class Embedding(nn.Module):
             nn.init.trunc_normal_(parameter, std=0.02)
         nn.init.zeros_(self.projection.bias)
 
-    def forward(self, images: Sequence[Tensor], packing: Packing, placement: Placement) -> Tensor:
+    def forward(self, images: Sequence[Tensor], packing: Packing, layout: Layout) -> Tensor:
         """B images, each (3, H, W), laid out by `packing`, to the packed (N, D) sequence."""
         sequence = self.projection.weight.new_empty(len(packing), self.config.dim)
         if self.config.prefix:
-            sequence[placement.prefix.flatten()] = self.prefix.repeat(len(images), 1)
+            sequence[layout.prefix.flatten()] = self.prefix.repeat(len(images), 1)
         for number, image in enumerate(images):
-            for span, members in placement.members[number].items():
+            for span, members in layout.members[number].items():
                 for chosen in torch.split(members, _CELLS_AT_ONCE // span**2):
-                    vectors = self._embedded(image, placement.row[chosen], placement.column[chosen], span)
-                    position = self.position(placement, chosen, span)
-                    sequence[placement.place[chosen]] = vectors.to(sequence.dtype) + position
+                    vectors = self._embedded(image, layout.row[chosen], layout.column[chosen], span)
+                    position = self.position(layout, chosen, span)
+                    sequence[layout.slot[chosen]] = vectors.to(sequence.dtype) + position
         return sequence
 
     def _embedded(self, image: Tensor, row: Tensor, column: Tensor, span: int) -> Tensor:
@@ -241,17 +248,15 @@ class Embedding(nn.Module):
             vectors = vectors + self.fusion(cells)
         return vectors
 
-    def position(self, placement: Placement, chosen: Tensor, span: int) -> Tensor:
+    def position(self, layout: Layout, chosen: Tensor, span: int) -> Tensor:
         """(n, D) of the position table for the (n,) chosen tokens of one span."""
-        rows, columns = placement.grid_rows[chosen], placement.grid_columns[chosen]
+        rows, columns = layout.grid_rows[chosen], layout.grid_columns[chosen]
         if self.config.position != "mean" or span == 1:
-            return read_table(
-                self.table, placement.centre_row[chosen] / rows, placement.centre_column[chosen] / columns
-            )
+            return read_table(self.table, layout.center_row[chosen] / rows, layout.center_column[chosen] / columns)
         step = torch.arange(span, device=rows.device)
         # Every cell under the token: (n, span), clamped to the grid at a ragged edge.
-        down = torch.minimum(placement.frame_row[chosen][:, None] + step, rows[:, None] - 1) + 0.5
-        right = torch.minimum(placement.frame_column[chosen][:, None] + step, columns[:, None] - 1) + 0.5
+        down = torch.minimum(layout.canvas_row[chosen][:, None] + step, rows[:, None] - 1) + 0.5
+        right = torch.minimum(layout.canvas_column[chosen][:, None] + step, columns[:, None] - 1) + 0.5
         # (n, span, span) points, flat for the table, then the mean over each token's
         down_share = (down / rows[:, None])[:, :, None].expand(-1, -1, span)
         right_share = (right / columns[:, None])[:, None, :].expand(-1, span, -1)
@@ -260,7 +265,7 @@ class Embedding(nn.Module):
 
 
 def project_grid(embedding: Embedding, images: Tensor) -> Tensor:
-    """The dense model's embedding: normalised (B, 3, rows * patch, columns * patch) to (B, rows * columns, D)."""
+    """The dense model's embedding: normalized (B, 3, rows * patch, columns * patch) to (B, rows * columns, D)."""
     patch = embedding.config.patch
     weight = torch.unflatten(embedding.projection.weight, 1, (3, patch, patch))
     grid = functional.conv2d(images, weight, embedding.projection.bias, stride=patch)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from vgtok.encode.attention import attend, rotation
 from vgtok.encode.block import Attention, Block, Route, draw_survivors
 from vgtok.encode.config import EncoderConfig, configuration
-from vgtok.encode.embed import Embedding, Placement, place
+from vgtok.encode.embed import Embedding, Layout, lay_out
 from vgtok.encode.packing import Crop, Groups, Packing, pack
 from vgtok.errors import InputError
 from vgtok.tokenize.geometry import CELL, ROOT
@@ -55,30 +55,30 @@ class Encoder(nn.Module):
         backend: str | None = None,
         crops: Sequence[Crop] | None = None,
     ) -> Features:
-        """B images, each (3, H, W) uint8 RGB or already normalised floats, with the partition of each.
+        """B images, each (3, H, W) uint8 RGB or already normalized floats, with the partition of each.
 
         An image is the valid area of its canvas, or the whole canvas with its padding; `crops` say where images that
         are only parts of frames lie in them.
         """
         images = valid_areas(images, tokens, self.config)
         packing = pack(tokens, self.config, crops)
-        placement = place(packing, self.config, self.embedding.table.device)
-        sequence = self.embedding(images, packing, placement)
-        routes = PackedRoutes(packing, placement, self.config, backend)
+        layout = lay_out(packing, self.config, self.embedding.table.device)
+        sequence = self.embedding(images, packing, layout)
+        routes = PackedRoutes(packing, layout, self.config, backend)
         for number, block in enumerate(self.blocks):
             sequence = block(sequence, routes.of(number))
-        return unpack(self.out_norm(sequence), packing, placement)
+        return unpack(self.out_norm(sequence), packing, layout)
 
 
-def unpack(sequence: Tensor, packing: Packing, placement: Placement) -> Features:
+def unpack(sequence: Tensor, packing: Packing, layout: Layout) -> Features:
     """Scatter the packed (N, D) sequence to the cells its tokens span, once."""
     sizes = [rows * columns for rows, columns in packing.grids]
     # (all cells of all images, D), then a (D, rows, columns) view per image: channels last in memory
-    cells = torch.split(sequence.index_select(0, placement.cells), sizes)
+    cells = torch.split(sequence.index_select(0, layout.cells), sizes)
     maps = tuple(
         torch.unflatten(part, 0, grid).permute(2, 0, 1) for part, grid in zip(cells, packing.grids, strict=True)
     )
-    return Features(maps, sequence[placement.prefix])
+    return Features(maps, sequence[layout.prefix])
 
 
 def valid_areas(images: Sequence[Tensor], tokens: Sequence[Tokens], config: EncoderConfig) -> list[Tensor]:
@@ -103,8 +103,8 @@ def valid_areas(images: Sequence[Tensor], tokens: Sequence[Tokens], config: Enco
 class PackedRoutes:
     """The two routes of one packed sequence, inside windows and over whole images, computed once for all blocks."""
 
-    def __init__(self, packing: Packing, placement: Placement, config: EncoderConfig, backend: str | None) -> None:
-        self.packing, self.placement, self.config, self.backend = packing, placement, config, backend
+    def __init__(self, packing: Packing, layout: Layout, config: EncoderConfig, backend: str | None) -> None:
+        self.packing, self.layout, self.config, self.backend = packing, layout, config, backend
 
     def of(self, block: int) -> "PackedRoute":
         """The route of the block at this number."""
@@ -124,18 +124,18 @@ class PackedRoutes:
         """(N, head_dim / 2) rotations: by place in the window, or in the image; prefix tokens are not turned."""
         if not self.config.rope:
             return None
-        at = self.placement
-        row, column = at.centre_row - 0.5, at.centre_column - 0.5
+        at = self.layout
+        row, column = at.center_row - 0.5, at.center_column - 0.5
         if window is None:
             row, column = row / at.grid_rows, column / at.grid_columns
         else:
-            # Windows are counted in the image, centres in the frame.
-            first_row = at.frame_row - at.row % window
-            first_column = at.frame_column - at.column % window
+            # Windows are counted in the image, centers in the frame.
+            first_row = at.canvas_row - at.row % window
+            first_column = at.canvas_column - at.column % window
             row, column = (row - first_row) / window, (column - first_column) / window
         turned = rotation(row.float(), column.float(), self.config.head_dim)
         rotations = turned.new_ones(len(self.packing), turned.shape[1])
-        rotations[at.place] = turned
+        rotations[at.slot] = turned
         return rotations
 
     @cached_property
@@ -143,8 +143,8 @@ class PackedRoutes:
         """(N,) logarithm of the cells each key stands for; None where every key counts once."""
         if not self.config.proportional or self.packing.span.max() == 1:
             return None
-        bias = torch.zeros(len(self.packing), device=self.placement.place.device)
-        bias[self.placement.place] = self.placement.covered.float().log()
+        bias = torch.zeros(len(self.packing), device=self.layout.slot.device)
+        bias[self.layout.slot] = self.layout.covered.float().log()
         return bias
 
 

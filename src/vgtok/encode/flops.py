@@ -5,10 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
 
 from vgtok.encode.config import EncoderConfig
-from vgtok.encode.encoder import Encoder
 from vgtok.encode.packing import Groups, Packing, pack
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokens import Tokens
@@ -22,7 +20,7 @@ class Flops(NamedTuple):
     attention: int
 
 
-def execution_flops(execution: str, config: EncoderConfig, tokens: Tokens) -> Flops:
+def encoder_flops(execution: str, config: EncoderConfig, tokens: Tokens) -> Flops:
     """FLOPs of the execution called 'dense', 'packed' or 'control' over one image with this partition."""
     rows, columns = config.grid_of(tokens.extent)
     if execution == "dense":
@@ -38,7 +36,7 @@ def _patch_flops(config: EncoderConfig) -> int:
 
 def _embedding_flops(config: EncoderConfig, packing: Packing) -> int:
     """Projecting the tokens, fusion included; the position table is read, not multiplied."""
-    total = packing.place.size * _patch_flops(config)
+    total = packing.slot.size * _patch_flops(config)
     for size in config.fusion:
         span = size // CELL
         tokens = int((packing.span == span).sum())
@@ -88,17 +86,7 @@ def _grid_flops(config: EncoderConfig, rows: int, columns: int) -> tuple[int, in
     return linear, attention
 
 
-def parameters_of(config: EncoderConfig) -> dict[str, int]:
-    """Parameters of an encoder: the backbone it is without coarse tokens, the fusion, and both."""
-    with torch.device("meta"):
-        encoder = Encoder(config)
-    total = _count(encoder)
-    fusion = 0 if encoder.embedding.fusion is None else _count(encoder.embedding.fusion)
-    return {"backbone": total - fusion, "fusion": fusion, "total": total}
-
-
-def _count(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
+# Threads and memory of a run.
 
 
 def default_threads() -> int:

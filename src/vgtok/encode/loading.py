@@ -17,11 +17,14 @@ State = Mapping[str, Tensor]
 Filter = Callable[[State, EncoderConfig], dict[str, Tensor]]
 
 
+# The names each source gives to its tensors.
+
 _BIASES = [
     (r"(blocks\.\d+)\.attn\.q_bias", r"\1.attention.query_bias"),
     (r"(blocks\.\d+)\.attn\.v_bias", r"\1.attention.value_bias"),
     (r"(blocks\.\d+)\.attn\.proj\.", r"\1.attention.out."),
 ]
+
 _TIMM_EMBEDDING = [
     (r"^patch_embed\.proj\.", "embedding.projection."),
     (r"^(out_)?norm\.", "out_norm."),
@@ -92,7 +95,7 @@ def from_transformers(state: State, config: EncoderConfig) -> dict[str, Tensor]:
     return _assembled(_renamed(state, names), config)
 
 
-SOURCES: dict[str, Filter] = {
+WEIGHT_FILTERS: dict[str, Filter] = {
     "vgtok": from_vgtok,
     "codetr": from_codetr,
     "timm": from_timm,
@@ -145,6 +148,8 @@ def _assembled(state: dict[str, Tensor], config: EncoderConfig) -> dict[str, Ten
     return state
 
 
+# Reading and checking files.
+
 _FUSION = "embedding.fusion."
 
 
@@ -153,9 +158,9 @@ def load_weights(encoder: Encoder, path: str | Path, source: str) -> None:
 
     Every tensor must find its place. Only the fusion, which no foreign checkpoint has, may stay as initialised: zero.
     """
-    if source not in SOURCES:
-        raise InputError(f"source: '{source}' is not one of {', '.join(SOURCES)}")
-    state = SOURCES[source](read_state(Path(path)), encoder.config)
+    if source not in WEIGHT_FILTERS:
+        raise InputError(f"source: '{source}' is not one of {', '.join(WEIGHT_FILTERS)}")
+    state = WEIGHT_FILTERS[source](read_state(Path(path)), encoder.config)
     if not any(name.startswith(_FUSION) for name in state):
         state.update({name: t for name, t in encoder.state_dict().items() if name.startswith(_FUSION)})
     check_state(state, encoder, str(path))

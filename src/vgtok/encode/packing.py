@@ -18,8 +18,8 @@ class Crop:
 
     x: int
     y: int
-    height: int
-    width: int
+    canvas_height: int
+    canvas_width: int
 
     def __post_init__(self) -> None:
         if self.x % CELL or self.y % CELL or self.x < 0 or self.y < 0:
@@ -33,16 +33,15 @@ class Crop:
     @property
     def grid(self) -> tuple[int, int]:
         """Rows and columns of cells of the whole frame."""
-        return -(-self.height // CELL), -(-self.width // CELL)
+        return -(-self.canvas_height // CELL), -(-self.canvas_width // CELL)
 
 
-def whole_frame(grid: tuple[int, int]) -> Crop:
+def whole_canvas(grid: tuple[int, int]) -> Crop:
     """The crop that is all of a frame of (rows, columns) cells."""
     return Crop(0, 0, grid[0] * CELL, grid[1] * CELL)
 
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Packing:
     """Layout of N packed tokens, prefix tokens of each image first.
 
     Over the N' tokens that stand for regions: `image` (N',) which image, `row`, `column` (N',) first cell, `span`
-    (N',) side in cells. `place` (N',) is where each goes in the sequence of N, `prefix` (B, P) where the prefix
+    (N',) side in cells. `slot` (N',) is where each goes in the sequence of N, `prefix` (B, P) where the prefix
     tokens go. `cells` (sum of rows x columns,) is the sequence place of the token that covers each cell of each image
     in reading order: the one scatter back. `grids` are the (rows, columns) of cells of the images, `crops` where each
     lies in its frame.
@@ -74,14 +73,14 @@ class Packing:
     row: Ints
     column: Ints
     span: Ints
-    place: Ints
+    slot: Ints
     prefix: Ints
     cells: Ints
     windows: Groups
     images: Groups
 
     def __len__(self) -> int:
-        return self.place.size + self.prefix.size
+        return self.slot.size + self.prefix.size
 
     @property
     def covered(self) -> tuple[Ints, Ints]:
@@ -95,7 +94,7 @@ def pack(tokens: Sequence[Tokens], config: EncoderConfig, crops: Sequence[Crop] 
     if crops is not None and config.grid_multiple > 1:
         raise InputError("crops: a model that pads its frames reads them whole; train with grid_multiple=1")
     grids = tuple(config.grid_of(t.extent) for t in tokens)
-    crops = tuple(map(whole_frame, grids)) if crops is None else tuple(crops)
+    crops = tuple(map(whole_canvas, grids)) if crops is None else tuple(crops)
     _check(crops, grids)
     image = np.repeat(np.arange(len(tokens)), [len(t) for t in tokens])
     row, column, span = (
@@ -111,7 +110,7 @@ def pack(tokens: Sequence[Tokens], config: EncoderConfig, crops: Sequence[Crop] 
     # Stable: inside a window tokens keep the tokenizer's Z-order.
     order = np.argsort(group, kind="stable")
     image, row, column, span, group = (values[order] for values in (image, row, column, span, group))
-    place = np.arange(image.size) + (image + 1) * config.prefix
+    slot = np.arange(image.size) + (image + 1) * config.prefix
     starts = np.searchsorted(image, np.arange(len(tokens))) + np.arange(len(tokens)) * config.prefix
     prefix = starts[:, None] + np.arange(config.prefix)[None]
     return Packing(
@@ -121,9 +120,9 @@ def pack(tokens: Sequence[Tokens], config: EncoderConfig, crops: Sequence[Crop] 
         row=row,
         column=column,
         span=span,
-        place=place,
+        slot=slot,
         prefix=prefix,
-        cells=_covering_places(grids, image, row, column, span, place),
+        cells=_covering_slots(grids, image, row, column, span, slot),
         windows=_window_groups(grids, group, window, down, across, config),
         images=Groups(
             tuple(int(n) + config.prefix for n in np.bincount(image, minlength=len(tokens))), (0.0,) * len(tokens)
@@ -138,7 +137,7 @@ def _with_padding(
     extra_image, extra_row, extra_column = [image], [row], [column]
     for number, grid in enumerate(grids):
         own = image == number
-        covering = _covering_places([grid], image[own] * 0, row[own], column[own], span[own], np.ones_like(row[own]))
+        covering = _covering_slots([grid], image[own] * 0, row[own], column[own], span[own], np.ones_like(row[own]))
         down, right = np.nonzero(covering.reshape(grid) == 0)
         extra_image.append(np.full(down.size, number, dtype=np.int64))
         extra_row.append(down.astype(np.int64))
@@ -155,8 +154,8 @@ def _check(crops: Sequence[Crop], grids: Sequence[tuple[int, int]]) -> None:
             raise InputError(f"crops: {rows} x {columns} cells at {crop.corner} leave their frame of {crop.grid}")
 
 
-def _covering_places(
-    grids: Sequence[tuple[int, int]], image: Ints, row: Ints, column: Ints, span: Ints, place: Ints
+def _covering_slots(
+    grids: Sequence[tuple[int, int]], image: Ints, row: Ints, column: Ints, span: Ints, slot: Ints
 ) -> Ints:
     """Sequence place of the token over each cell, images one after another in reading order; 0 where there is none."""
     shape = np.array(grids, dtype=np.int64)
@@ -169,7 +168,7 @@ def _covering_places(
             # At a ragged edge a token reaches beyond its grid; those cells do not exist.
             inside = chosen & (row + down < rows) & (column + right < columns)
             cell = first_cell[image[inside]] + (row[inside] + down) * columns[inside] + column[inside] + right
-            covering[cell] = place[inside]
+            covering[cell] = slot[inside]
     return covering
 
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from vgtok.detect.config import Head
 from vgtok.encode.config import EncoderConfig
 from vgtok.encode.packing import pack
-from vgtok.errors import InputError
-from vgtok.fields import check_fields
+from vgtok.errors import InputError, check_fields
 from vgtok.tokenize.canvas import Canvas
 from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent
 from vgtok.tokenize.tokens import Tokens

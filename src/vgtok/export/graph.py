@@ -12,7 +12,7 @@ from vgtok.detect.model import CoDetr
 from vgtok.detect.nms import Prediction, candidates
 from vgtok.encode.block import Attention, Route
 from vgtok.encode.config import Resampling
-from vgtok.encode.embed import Embedding, Fusion, place, resample
+from vgtok.encode.embed import Embedding, Fusion, lay_out, resample
 from vgtok.encode.encoder import Encoder, PackedRoutes
 from vgtok.encode.packing import pack
 from vgtok.export.description import SPANS, Bucket, token_numbers, uniform_grids
@@ -41,17 +41,17 @@ def token_tables(encoder: Encoder, extent: Extent) -> TokenTables:
     examples = {config.is_global(number): number for number in range(config.depth)} if config.rope else {}
     for span in SPANS:
         packing = pack([_uniform(extent, span)], config)
-        placement = place(packing, config, device)
+        layout = lay_out(packing, config, device)
         number = torch.from_numpy(token_numbers(extent, packing.row, packing.column, packing.span))
         everyone = torch.arange(len(number), device=device)
-        tables.position[number] = encoder.embedding.position(placement, everyone, span).float().cpu()
-        tables.key_bias[number] = placement.covered.float().log().cpu()
-        routes = PackedRoutes(packing, placement, config, None)
+        tables.position[number] = encoder.embedding.position(layout, everyone, span).float().cpu()
+        tables.key_bias[number] = layout.covered.float().log().cpu()
+        routes = PackedRoutes(packing, layout, config, None)
         for overall, block in examples.items():
             rotations = routes.of(block).rotations
             assert rotations is not None
             # ONNX has no complex numbers.
-            parts = torch.view_as_real(rotations[placement.place]).cpu()
+            parts = torch.view_as_real(rotations[layout.slot]).cpu()
             tables.rotations.setdefault(overall, torch.empty(total, *parts.shape[1:]))[number] = parts
     return tables
 

@@ -12,13 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector
 from vgtok.errors import InputError, VGTokError
 from vgtok.export.description import Description, graph_inputs, window_buckets
 from vgtok.export.graph import DetectorGraph
 from vgtok.files import write_bytes
-from vgtok.tokenize.canvas import DEFAULT_SIZE, Canvas, fit_canvas
+from vgtok.tokenize.canvas import Canvas, fit_canvas
 from vgtok.tokenize.geometry import CELL, Extent
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
@@ -52,7 +53,7 @@ def export_onnx(
     """
     path, head = Path(path), detector.known_head(head or detector.head)
     if size is None:
-        size = DEFAULT_SIZE if detector.canvas == "native" else detector.canvas
+        size = DEFAULT_CANVAS if detector.canvas == "native" else detector.canvas
     if min(size) < 1:
         raise InputError(f"size: {size[0]} x {size[1]} px is no frame; give width and height in whole pixels")
     step = CELL * detector.model.encoder.config.grid_multiple

@@ -16,14 +16,14 @@ _HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 @dataclass(frozen=True)
 class Host:
-    """One kind of model: `described` gives its configuration, `sizes_fixed` whether it takes one image size only."""
+    """One kind of model: `describe` gives its configuration, `has_fixed_size` whether it takes one image size only."""
 
     method: str
     filter: Filter
-    described: Callable[[Any], EncoderConfig]
-    sizes_fixed: Callable[[Any, Mapping[str, Any]], bool]
-    answered: Callable[[Any, Tensor, Mapping[str, Any]], Any]
-    normalisation: Callable[[Any], tuple[tuple[float, ...], tuple[float, ...]]]
+    describe: Callable[[Any], EncoderConfig]
+    has_fixed_size: Callable[[Any, Mapping[str, Any]], bool]
+    answer: Callable[[Any, Tensor, Mapping[str, Any]], Any]
+    normalization: Callable[[Any], tuple[tuple[float, ...], tuple[float, ...]]]
 
 
 def find_host(model: nn.Module) -> tuple[nn.Module, Host]:
@@ -102,7 +102,7 @@ def _transformers_output(sequence: Tensor, pooled: Tensor | None, options: Mappi
     return output.to_tuple() if options.get("return_dict") is False else output
 
 
-def _timm_normalisation(model: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _timm_normalization(model: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
     settings = getattr(model, "pretrained_cfg", None) or {}
     return tuple(settings.get("mean", _IMAGENET[0])), tuple(settings.get("std", _IMAGENET[1]))
 
@@ -117,28 +117,28 @@ def _one(size: Any, name: str) -> int:
 _TIMM = Host(
     method="forward_features",
     filter=from_timm,
-    described=_describe_timm,
-    sizes_fixed=lambda model, options: not getattr(model, "dynamic_img_size", False),
-    answered=lambda model, sequence, options: sequence,
-    normalisation=_timm_normalisation,
+    describe=_describe_timm,
+    has_fixed_size=lambda model, options: not getattr(model, "dynamic_img_size", False),
+    answer=lambda model, sequence, options: sequence,
+    normalization=_timm_normalization,
 )
 
 HOSTS: dict[tuple[str, str], Host] = {
     ("transformers", "ViTModel"): Host(
         method="forward",
         filter=from_transformers,
-        described=_describe_transformers,
-        sizes_fixed=lambda model, options: not options.get("interpolate_pos_encoding"),
-        answered=_answer_vit,
-        normalisation=lambda model: _HALF,
+        describe=_describe_transformers,
+        has_fixed_size=lambda model, options: not options.get("interpolate_pos_encoding"),
+        answer=_answer_vit,
+        normalization=lambda model: _HALF,
     ),
     ("transformers", "Dinov2Model"): Host(
         method="forward",
         filter=from_transformers,
-        described=_describe_transformers,
-        sizes_fixed=lambda model, options: False,
-        answered=_answer_dinov2,
-        normalisation=lambda model: _IMAGENET,
+        describe=_describe_transformers,
+        has_fixed_size=lambda model, options: False,
+        answer=_answer_dinov2,
+        normalization=lambda model: _IMAGENET,
     ),
     ("timm", "VisionTransformer"): _TIMM,
     ("timm", "Eva"): _TIMM,

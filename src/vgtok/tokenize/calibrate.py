@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from vgtok import __version__
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.files import locked, stamp
 from vgtok.journal import Journal, is_number
 from vgtok.parallel import map_with_progress
-from vgtok.tokenize.canvas import DEFAULT_SIZE, CanvasSize
-from vgtok.tokenize.geometry import Frame
+from vgtok.tokenize.canvas import CanvasSize
+from vgtok.tokenize.geometry import CanvasPixels
 from vgtok.tokenize.retention import RetentionCurve, RetentionTable
 from vgtok.tokenize.scores import SCORES
 from vgtok.tokenize.split import GATES, busy_nodes, count_tokens, gated_splits
@@ -38,7 +39,7 @@ class Sweep:
     scorers: tuple[str, ...] = ("tophat",)
     ranks: tuple[float, ...] = RANKS
     percentiles: tuple[float, ...] = RUNGS
-    canvas: CanvasSize = DEFAULT_SIZE
+    canvas: CanvasSize = DEFAULT_CANVAS
 
     def __post_init__(self) -> None:
         for scorer in self.scorers:
@@ -57,19 +58,19 @@ class SweepJob:
 def sweep_image(job: SweepJob) -> dict[str, Any]:
     """Tokens of one image by scorer, rank and percentile, nested lists in that order, and its dense count."""
     sweep, seen = job.sweep, stamp(job.path)
-    frame = Frame(Tokenizer(budget=1.0, canvas=sweep.canvas).fit(job.path).image)
-    structure = GATES["lambda_min"](frame) if any(sweep.ranks) else None
+    pixels = CanvasPixels(Tokenizer(budget=1.0, canvas=sweep.canvas).to_canvas(job.path).image)
+    structure = GATES["lambda_min"](pixels) if any(sweep.ranks) else None
     counts = []
     for scorer in sweep.scorers:
-        scores = SCORES[scorer](frame)
-        busy = [busy_nodes(scores, frame.extent, percentile) for percentile in sweep.percentiles]
+        scores = SCORES[scorer](pixels)
+        busy = [busy_nodes(scores, pixels.extent, percentile) for percentile in sweep.percentiles]
         counts.append(
             [
-                [count_tokens(gated_splits(nodes, structure, rank), frame.extent) for nodes in busy]
+                [count_tokens(gated_splits(nodes, structure, rank), pixels.extent) for nodes in busy]
                 for rank in sweep.ranks
             ]
         )
-    return {"item": str(job.path), "stamp": seen, "dense": frame.extent.dense, "tokens": counts}
+    return {"item": str(job.path), "stamp": seen, "dense": pixels.extent.dense, "tokens": counts}
 
 
 def measure_table(

@@ -13,13 +13,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import InputError
 from vgtok.tokenize.geometry import ROOT, Extent
 
 CanvasSize = tuple[int, int] | Literal["native"]
 """(long side, short side) of the frame to fit inside, either way up; or the image's own size."""
-
-DEFAULT_SIZE = (2048, 1152)
 
 _MOST_PIXELS = 2**30
 """Largest canvas: a 32768 x 32768 one, as large as the largest image that is read."""
@@ -96,7 +95,7 @@ def fitted_size(height: int, width: int, size: CanvasSize) -> tuple[int, int]:
     return max(1, round(height * scale)), max(1, round(width * scale))
 
 
-def fit_canvas(image: NDArray[np.uint8], size: CanvasSize = DEFAULT_SIZE) -> Canvas:
+def fit_canvas(image: NDArray[np.uint8], size: CanvasSize = DEFAULT_CANVAS) -> Canvas:
     """Resize an (H, W, 3) uint8 RGB image to fit `size` and pad it to whole 64-px roots."""
     source_height, source_width = image.shape[:2]
     height, width = fitted_size(source_height, source_width, size)

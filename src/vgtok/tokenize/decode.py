@@ -11,39 +11,6 @@ from PIL import Image
 
 from vgtok.errors import InputError, VGTokError
 
-_BITS, _SAMPLES, _PLANAR, _SAMPLE_FORMAT = 258, 277, 284, 339
-_KINDS = {1: "integers", 2: "signed integers", 3: "floats", 5: "complex integers", 6: "complex floats"}
-
-
-def tiff_content(file: IO[bytes]) -> str | None:
-    """For example '4 bands of 16-bit integers'; None where the first directory itself is damaged."""
-    from PIL.TiffImagePlugin import ImageFileDirectory_v2
-
-    try:
-        file.seek(0)
-        header = file.read(8)
-        if header[2:4] in (b"\x2b\x00", b"\x00\x2b"):
-            header += file.read(8)
-        tags = ImageFileDirectory_v2(header)
-        file.seek(tags.next)
-        tags.load(file)
-        bits = sorted(set(_numbers(tags.get(_BITS, 1))))
-        bands = _numbers(tags.get(_SAMPLES, 1))[0]
-        kinds = {_KINDS.get(kind, "values") for kind in _numbers(tags.get(_SAMPLE_FORMAT, 1))}
-        if 256 not in tags or 257 not in tags:
-            return None
-    # Bytes of a stranger: nothing is known of what the directory's reader trips over.
-    except Exception:
-        return None
-    depth = " and ".join(f"{count}-bit" for count in bits)
-    apart = ", each stored apart" if bands > 1 and tags.get(_PLANAR) == 2 else ""
-    return f"{bands} band{'' if bands == 1 else 's'} of {depth} {' and '.join(sorted(kinds))}{apart}"
-
-
-def _numbers(value: Any) -> list[int]:
-    return [int(part) for part in value] if isinstance(value, tuple) else [int(value)]
-
-
 ValueRange = tuple[float, float] | None
 """The (low, high) that map to 0 and 255."""
 
@@ -116,6 +83,8 @@ def _checked_range(value_range: Any) -> tuple[float, float]:
     return low, high
 
 
+# Image files, decoded by Pillow.
+
 _PLUGINS = {
     "JPEG": "JpegImagePlugin",
     "PNG": "PngImagePlugin",
@@ -127,6 +96,7 @@ _PLUGINS = {
     "AVIF": "AvifImagePlugin",
     "PPM": "PpmImagePlugin",
 }
+
 FORMATS = tuple(_PLUGINS)
 """Every format that is read, by Pillow's names, in the order they are tried."""
 
@@ -260,8 +230,8 @@ def _strip_pixels(strip: Image.Image, short: bool, name: str, value_range: Value
         strip = strip.convert("LA")
     if strip.mode in ("RGBA", "LA", "PA", "RGBa") or "transparency" in strip.info:
         # Transparent pixels carry arbitrary colours; over black a hole in a mosaic is flat and costs no tokens.
-        coloured = strip.convert("RGBA")
-        strip = Image.alpha_composite(Image.new("RGBA", coloured.size, (0, 0, 0, 255)), coloured)
+        colored = strip.convert("RGBA")
+        strip = Image.alpha_composite(Image.new("RGBA", colored.size, (0, 0, 0, 255)), colored)
     return np.asarray(strip.convert("RGB"))
 
 
@@ -295,3 +265,38 @@ def _as_input_errors(name: str) -> Iterator[None]:
 
 def _reason(error: Exception) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
+
+
+# What a TIFF that Pillow cannot read holds, for the error message.
+
+_BITS, _SAMPLES, _PLANAR, _SAMPLE_FORMAT = 258, 277, 284, 339
+_KINDS = {1: "integers", 2: "signed integers", 3: "floats", 5: "complex integers", 6: "complex floats"}
+
+
+def tiff_content(file: IO[bytes]) -> str | None:
+    """For example '4 bands of 16-bit integers'; None where the first directory itself is damaged."""
+    from PIL.TiffImagePlugin import ImageFileDirectory_v2
+
+    try:
+        file.seek(0)
+        header = file.read(8)
+        if header[2:4] in (b"\x2b\x00", b"\x00\x2b"):
+            header += file.read(8)
+        tags = ImageFileDirectory_v2(header)
+        file.seek(tags.next)
+        tags.load(file)
+        bits = sorted(set(_numbers(tags.get(_BITS, 1))))
+        bands = _numbers(tags.get(_SAMPLES, 1))[0]
+        kinds = {_KINDS.get(kind, "values") for kind in _numbers(tags.get(_SAMPLE_FORMAT, 1))}
+        if 256 not in tags or 257 not in tags:
+            return None
+    # Bytes of a stranger: nothing is known of what the directory's reader trips over.
+    except Exception:
+        return None
+    depth = " and ".join(f"{count}-bit" for count in bits)
+    apart = ", each stored apart" if bands > 1 and tags.get(_PLANAR) == 2 else ""
+    return f"{bands} band{'' if bands == 1 else 's'} of {depth} {' and '.join(sorted(kinds))}{apart}"
+
+
+def _numbers(value: Any) -> list[int]:
+    return [int(part) for part in value] if isinstance(value, tuple) else [int(value)]

@@ -11,18 +11,6 @@ import cv2
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-_buffers = threading.local()
-
-
-def scratch(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """This thread's buffer of that name as an array of undefined content; valid until the name is asked for again."""
-    held: dict[str, NDArray[np.uint8]] = _buffers.__dict__
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    if name not in held or held[name].size < size:
-        held[name] = np.empty(size, dtype=np.uint8)
-    return held[name][:size].view(dtype).reshape(shape)
-
-
 CELL, NODE, ROOT = 16, 32, 64
 
 
@@ -85,35 +73,38 @@ def z_order(root_rows: int, root_columns: int) -> NDArray[np.int64]:
     return order
 
 
-LUMA_WEIGHTS = (77, 150, 29)
+# The pixels of a canvas and their luma, computed band by band.
 
-_BAND_PIXELS = 2**20
-"""Pixels a band of rows holds at most: its few 16-bit buffers stay in cache, and huge frames in memory."""
+LUMA_WEIGHTS = (77, 150, 29)
 
 
 @dataclass(frozen=True)
-class Frame:
+class CanvasPixels:
     """`image` is (height, width, 3) uint8 RGB: the valid part of a canvas, without padding."""
 
-    image: NDArray[np.uint8]
+    rgb: NDArray[np.uint8]
 
     @cached_property
     def extent(self) -> Extent:
         """The valid area and its grids."""
-        return Extent(self.image.shape[0], self.image.shape[1])
+        return Extent(self.rgb.shape[0], self.rgb.shape[1])
 
     @cached_property
     def luma(self) -> NDArray[np.uint16]:
         """(height, width) luma times 256."""
-        total = np.empty(self.image.shape[:2], dtype=np.uint16)
+        total = np.empty(self.rgb.shape[:2], dtype=np.uint16)
         for band in bands(self.extent, halo=0):
             part = total[band.outer]
-            planes = cv2.split(self.image[band.outer], [scratch(f"plane {i}", part.shape, np.uint8) for i in range(3)])
+            planes = cv2.split(self.rgb[band.outer], [scratch(f"plane {i}", part.shape, np.uint8) for i in range(3)])
             weighted = scratch("weighted plane", part.shape, np.uint16)
             np.multiply(planes[0], LUMA_WEIGHTS[0], out=part, dtype=np.uint16)
             for plane, weight in zip(planes[1:], LUMA_WEIGHTS[1:], strict=True):
                 part += np.multiply(plane, weight, out=weighted, dtype=np.uint16)
         return total
+
+
+_BAND_PIXELS = 2**20
+"""Pixels a band of rows holds at most: its few 16-bit buffers stay in cache, and huge frames in memory."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +127,8 @@ def bands(extent: Extent, halo: int) -> Iterator[Band]:
         low, high = max(0, start - halo), min(extent.height, stop + halo)
         yield Band(start, stop, slice(low, high), slice(start - low, stop - low))
 
+
+# Pyramids: one value per cell, node and root.
 
 Grid = NDArray[np.float32]
 """(rows, columns) of node values, padded to whole roots."""
@@ -207,3 +200,17 @@ def pool_bands(
         top = band.start // CELL
         fine[top : top + pooled.shape[0], : pooled.shape[1]] = pooled
     return fine
+
+
+# Buffers that calls of one thread share.
+
+_buffers = threading.local()
+
+
+def scratch(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """This thread's buffer of that name as an array of undefined content; valid until the name is asked for again."""
+    held: dict[str, NDArray[np.uint8]] = _buffers.__dict__
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if name not in held or held[name].size < size:
+        held[name] = np.empty(size, dtype=np.uint8)
+    return held[name][:size].view(dtype).reshape(shape)

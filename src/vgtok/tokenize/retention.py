@@ -44,10 +44,6 @@ class RetentionCurve:
         # Retention falls as the percentile rises; interpolation wants rising abscissae.
         return float(np.interp(budget, self.retained[::-1], self.percentiles[::-1]))
 
-    def retained_at(self, percentile: float) -> float:
-        """The share kept at a percentile between the first and the last rung."""
-        return float(np.interp(percentile, self.percentiles, self.retained))
-
 
 @dataclass(frozen=True)
 class RetentionTable:

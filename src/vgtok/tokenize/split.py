@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.errors import BudgetError, InputError
-from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent, Frame, Grid, Pyramid, children, nest, parents
+from vgtok.tokenize.geometry import CELL, NODE, ROOT, CanvasPixels, Extent, Grid, Pyramid, children, nest, parents
 from vgtok.tokenize.scores import TOP_HAT_WIDTHS, top_hat_cells
 from vgtok.tokenize.structure import FULL_SIZE, HALF_SIZE, PAPER_AUROC, Reading, lambda_min_cells
 
@@ -81,6 +81,9 @@ def single_pass(scores: Pyramid, extent: Extent, percentile: float) -> Nodes:
     return Nodes(middle, extent.valid(ROOT))
 
 
+# The gate: busy nodes with the least structure stay whole.
+
+
 class Structure(NamedTuple):
     """Gate statistic per node, low where it should stop: `middle` (2R, 2C) and `coarse` (R, C)."""
 
@@ -88,32 +91,32 @@ class Structure(NamedTuple):
     coarse: Grid
 
 
-Gate = Callable[[Frame], Structure]
+Gate = Callable[[CanvasPixels], Structure]
 
 
-def lambda_min(frame: Frame, reading: Reading = HALF_SIZE) -> Structure:
+def lambda_min(pixels: CanvasPixels, reading: Reading = HALF_SIZE) -> Structure:
     """Largest lambda_min inside the node: the paper's g = 1 / (1 + lambda_min), in reverse order."""
-    return Structure(*nest(lambda_min_cells(frame, reading))[1:])
+    return Structure(*nest(lambda_min_cells(pixels, reading))[1:])
 
 
-def fine_element(frame: Frame) -> Structure:
+def fine_element(pixels: CanvasPixels) -> Structure:
     """Largest top-hat response of the 5-px element alone."""
-    return Structure(*nest(top_hat_cells(frame, min(TOP_HAT_WIDTHS)))[1:])
+    return Structure(*nest(top_hat_cells(pixels, min(TOP_HAT_WIDTHS)))[1:])
 
 
-def homogeneity(frame: Frame) -> Structure:
+def homogeneity(pixels: CanvasPixels) -> Structure:
     """Standard deviation of the luma inside the node: a homogeneous node stops."""
-    return Structure(*(np.sqrt(_moments(frame, size)[1]).astype(np.float32) for size in (NODE, ROOT)))
+    return Structure(*(np.sqrt(_moments(pixels, size)[1]).astype(np.float32) for size in (NODE, ROOT)))
 
 
-def surround(frame: Frame) -> Structure:
+def surround(pixels: CanvasPixels) -> Structure:
     """Absolute difference between the node's mean luma and that of the eight nodes around it."""
-    return Structure(*(_surround_contrast(frame, size) for size in (NODE, ROOT)))
+    return Structure(*(_surround_contrast(pixels, size) for size in (NODE, ROOT)))
 
 
-def surround_homogeneity(frame: Frame) -> Structure:
+def surround_homogeneity(pixels: CanvasPixels) -> Structure:
     """The product of the two: contrast to the surround times the deviation within."""
-    pairs = zip(surround(frame), homogeneity(frame), strict=True)
+    pairs = zip(surround(pixels), homogeneity(pixels), strict=True)
     return Structure(*(contrast * deviation for contrast, deviation in pairs))
 
 
@@ -154,9 +157,9 @@ def gated_splits(busy: Nodes, structure: Structure | None, rank: float) -> Nodes
     return Nodes(busy.middle & ~fired.middle & children(coarse), coarse)
 
 
-def _moments(frame: Frame, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _moments(pixels: CanvasPixels, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and variance of the luma over each `size`-px patch, ragged edges by their real pixels only."""
-    extent = frame.extent
+    extent = pixels.extent
     rows, columns = extent.grid_shape(size)
     padding = ((0, rows * size - extent.height), (0, columns * size - extent.width))
 
@@ -164,17 +167,17 @@ def _moments(frame: Frame, size: int) -> tuple[NDArray[np.float64], NDArray[np.f
         blocks = np.pad(values, padding).reshape(rows, size, columns, size)
         return np.asarray(blocks.sum(axis=(1, 3)))
 
-    luma = frame.luma.astype(np.float64)
+    luma = pixels.luma.astype(np.float64)
     count = np.maximum(sums(np.ones_like(luma)), 1.0)
     mean = sums(luma) / count
     return mean, np.maximum(sums(luma * luma) / count - mean * mean, 0.0)
 
 
-def _surround_contrast(frame: Frame, size: int) -> Grid:
-    mean, _ = _moments(frame, size)
-    valid = frame.extent.valid(size).astype(np.float64)
+def _surround_contrast(pixels: CanvasPixels, size: int) -> Grid:
+    mean, _ = _moments(pixels, size)
+    valid = pixels.extent.valid(size).astype(np.float64)
     ring = np.ones((3, 3))
     ring[1, 1] = 0.0
     around = cv2.filter2D(mean * valid, cv2.CV_64F, ring, borderType=cv2.BORDER_CONSTANT)
-    neighbours = cv2.filter2D(valid, cv2.CV_64F, ring, borderType=cv2.BORDER_CONSTANT)
-    return np.where(neighbours > 0, np.abs(mean - around / np.maximum(neighbours, 1.0)), 0.0).astype(np.float32)
+    neighbors = cv2.filter2D(valid, cv2.CV_64F, ring, borderType=cv2.BORDER_CONSTANT)
+    return np.where(neighbors > 0, np.abs(mean - around / np.maximum(neighbors, 1.0)), 0.0).astype(np.float32)

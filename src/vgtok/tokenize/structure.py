@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.tokenize.geometry import Frame, Grid, pool_bands, scratch
+from vgtok.tokenize.geometry import CanvasPixels, Grid, pool_bands, scratch
 
 LUMA_BITS = 9
 
@@ -56,16 +56,16 @@ PAPER_FUSED = Reading(shrink=1, sobel=3, window=5, stride=1)
 """The reading with which the fused score keeps the share of tokens the paper prints at its thresholds."""
 
 
-def lambda_min_cells(frame: Frame, reading: Reading = HALF_SIZE) -> Grid:
+def lambda_min_cells(pixels: CanvasPixels, reading: Reading = HALF_SIZE) -> Grid:
     """Largest lambda_min inside each 16-px cell, on the padded grid."""
 
     def map_band(rows: slice) -> NDArray[np.float32]:
-        return smaller_eigenvalue(*structure_tensor(quantised_luma(frame.luma[rows], reading.shrink), reading))
+        return smaller_eigenvalue(*structure_tensor(quantized_luma(pixels.luma[rows], reading.shrink), reading))
 
-    return pool_bands(frame.extent, reading.halo, map_band, reading.step)
+    return pool_bands(pixels.extent, reading.halo, map_band, reading.step)
 
 
-def quantised_luma(luma: NDArray[np.uint16], shrink: int) -> NDArray[np.int16]:
+def quantized_luma(luma: NDArray[np.uint16], shrink: int) -> NDArray[np.int16]:
     """Luma of (H, W), halved where `shrink` is 2, at 9 bits."""
     return ((half_size(luma) if shrink == 2 else luma) >> (16 - LUMA_BITS)).view(np.int16)
 

@@ -5,10 +5,11 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import BudgetError, InputError
-from vgtok.tokenize.canvas import DEFAULT_SIZE, Canvas, CanvasSize, check_size, fit_canvas
+from vgtok.tokenize.canvas import Canvas, CanvasSize, check_size, fit_canvas
 from vgtok.tokenize.count import exact_single_pass, exact_splits, target_count
-from vgtok.tokenize.geometry import Extent, Frame, Pyramid
+from vgtok.tokenize.geometry import CanvasPixels, Extent, Pyramid
 from vgtok.tokenize.images import ImageLike, read_image
 from vgtok.tokenize.scores import SCORES, Scorer
 from vgtok.tokenize.split import (
@@ -54,7 +55,7 @@ class Tokenizer:
     scorer: str | Scorer = "tophat"
     splitter: Literal["quadtree", "single_pass"] = "quadtree"
     gate: str | Gate = "lambda_min"
-    canvas: CanvasSize = DEFAULT_SIZE
+    canvas: CanvasSize = DEFAULT_CANVAS
 
     def __post_init__(self) -> None:
         if (self.budget is None) == (self.percentile is None):
@@ -108,25 +109,25 @@ class Tokenizer:
 
     def __call__(self, image: ImageLike, *, value_range: tuple[float, float] | None = None) -> Tokens:
         """Tokenize a path, bytes, PIL image, (H, W, 3) array or (3, H, W) tensor."""
-        return self.partition(self.fit(image, value_range=value_range))
+        return self.partition(self.to_canvas(image, value_range=value_range))
 
-    def fit(self, image: ImageLike, *, value_range: tuple[float, float] | None = None) -> Canvas:
+    def to_canvas(self, image: ImageLike, *, value_range: tuple[float, float] | None = None) -> Canvas:
         """Read the image and put it on the canvas this tokenizer works on."""
         return fit_canvas(read_image(image, value_range), self.canvas)
 
     def partition(self, canvas: Canvas) -> Tokens:
-        """Partition a canvas that `fit` made."""
-        frame = Frame(canvas.image)
-        splits = self.split(self.score(frame), self.structure(frame), frame.extent)
-        return tokens_from_splits(splits, frame.extent, (canvas.source_height, canvas.source_width))
+        """Partition a canvas that `to_canvas` made."""
+        pixels = CanvasPixels(canvas.image)
+        splits = self.split(self.score(pixels), self.structure(pixels), pixels.extent)
+        return tokens_from_splits(splits, pixels.extent, (canvas.source_height, canvas.source_width))
 
-    def score(self, frame: Frame) -> Pyramid:
+    def score(self, pixels: CanvasPixels) -> Pyramid:
         """What the scorer sees in a frame, per node."""
-        return _named(SCORES, self.scorer, "scorer")(frame)
+        return _named(SCORES, self.scorer, "scorer")(pixels)
 
-    def structure(self, frame: Frame) -> Structure | None:
+    def structure(self, pixels: CanvasPixels) -> Structure | None:
         """What the gate sees in a frame, per node; nothing where there is no gate."""
-        return _named(GATES, self.gate, "gate")(frame) if self.gated else None
+        return _named(GATES, self.gate, "gate")(pixels) if self.gated else None
 
     def batch(self, images: "torch.Tensor") -> list[Tokens]:
         """Partition a (B, 3, H, W) uint8 tensor as it is, on the device it lives on; no resizing.

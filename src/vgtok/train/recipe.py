@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from vgtok.data.synthetic import LAYOUTS
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.detect.config import Auxiliary, Head
-from vgtok.errors import InputError
-from vgtok.fields import check_fields
+from vgtok.errors import InputError, check_fields
 from vgtok.tokenize.tokenizer import preset
 
 RECIPE_FILE, STATE_FILE = "recipe.json", "state.json"
@@ -72,7 +72,7 @@ class Recipe:
     data: str = _data("", "Training data as for `vgtok evaluate`, or 'synthetic'.")
     validation: str = _data("", "Validation data; held_out training images if empty.")
     held_out: int = _data(0, "Training images set aside for validation.")
-    canvas: tuple[int, int] = _data((2048, 1152), "Canvas that images are resized to, as WIDTHxHEIGHT.")
+    canvas: tuple[int, int] = _data(DEFAULT_CANVAS, "Canvas that images are resized to, as WIDTHxHEIGHT.")
     scale_min: float = _data(1.0, "Smallest random factor applied to the canvas.")
     scale_max: float = _data(1.0, "Largest random factor applied to the canvas.")
     flip: bool = _data(True, "Flip half of the images horizontally.")

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vgtok.defaults import DEFAULT_BUDGET
 from vgtok.detect.config import DetectorConfig, Head
-from vgtok.detect.detector import DEFAULT_BUDGET, Detector
+from vgtok.detect.detector import Detector
 from vgtok.detect.loading import load, shipped_models
 from vgtok.detect.saving import filled, read_config
 from vgtok.errors import InputError, VGTokError
