@@ -51,4 +51,4 @@ def small_model(seed: int = 3, **changes: Any) -> CoDetr:
 
 
 def small_detector(seed: int = 3, **changes: Any) -> Detector:
-    return Detector(small_model(seed, **changes), canvas=(192, 128), licence="for tests only")
+    return Detector(small_model(seed, **changes), canvas=(192, 128), license="for tests only")

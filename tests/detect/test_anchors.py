@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgtok.detect.atss import assign_by_statistics, centerness, enlarged
-from vgtok.detect.boxes import paired_iou
 from vgtok.detect.roi import BACKGROUND, UNDECIDED, assign_by_overlap, level_anchors, sample
+from vgtok.overlap import paired_iou
 
 
 def _random_boxes(count: int, seed: int, largest: float = 40.0) -> torch.Tensor:

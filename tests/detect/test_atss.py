@@ -12,8 +12,8 @@ from vgtok.detect.atss import ATSSHead
 from vgtok.detect.boxes import clip, decode
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.loading import load
-from vgtok.detect.nms import nms
 from vgtok.errors import InputError
+from vgtok.overlap import nms
 
 SIZE = (96, 128)
 

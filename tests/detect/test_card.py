@@ -23,12 +23,12 @@ def test_the_hub_reads_the_front_matter(tmp_path: Path) -> None:
     assert {"vgtok", "co-detr", "object-detection"} <= set(data.tags or ())
 
 
-@pytest.mark.parametrize(("licence", "known"), [("Apache-2.0", "apache-2.0"), ("ask first", "other"), ("", "unknown")])
-def test_a_licence_is_an_identifier_or_a_note(tmp_path: Path, licence: str, known: str) -> None:
-    text = card(tmp_path, licence=licence)
+@pytest.mark.parametrize(("license", "known"), [("Apache-2.0", "apache-2.0"), ("ask first", "other"), ("", "unknown")])
+def test_a_license_is_an_identifier_or_a_note(tmp_path: Path, license: str, known: str) -> None:
+    text = card(tmp_path, license=license)
     assert ModelCard(text).data.license == known
-    note = text.partition("## Licence\n\n")[2]
-    assert note.strip() == (licence or "Not stated; ask whoever trained it before you rely on it.")
+    note = text.partition("## License\n\n")[2]
+    assert note.strip() == (license or "Not stated; ask whoever trained it before you rely on it.")
 
 
 def test_the_card_tells_what_the_model_is(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_the_public_release_fits_whole(released: dict[str, Tensor]) -> None:
     assert converted.tensors == len(released) == 854
     assert converted.reinitialised == ()
     assert converted.detector.names == COCO
-    assert "unresolved" in converted.detector.licence
+    assert "unresolved" in converted.detector.license
     # It was tested at this scale and never saw a coarse token.
     assert (converted.detector.canvas, converted.detector.budget) == ((2048, 1280), 1.0)
     model = converted.detector.model

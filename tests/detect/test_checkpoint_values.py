@@ -8,10 +8,10 @@ from tests.detect import public_oracle as oracle
 from tests.detect.small_models import SMALL
 from vgtok.detect import checkpoint
 from vgtok.detect.checkpoint import convert_co_detr, to_public
-from vgtok.detect.deformable import whole
 from vgtok.detect.losses import SetPrediction
 from vgtok.detect.model import CoDetr
 from vgtok.detect.query_head import Encoded
+from vgtok.detect.transformer import whole_view
 from vgtok.encode.dense import encode_dense
 
 SHAPES = [(8, 6), (4, 3), (2, 2), (1, 1), (1, 1)]
@@ -80,7 +80,7 @@ def test_deformable_decoder_layers(model: CoDetr, public: dict[str, Tensor], num
 def test_the_decoder_with_its_branches(model: CoDetr, public: dict[str, Tensor]) -> None:
     memory, start = rand(CELLS, 32, seed=2), boxes(SMALL.queries)
     proposals = SetPrediction(torch.zeros(1, SMALL.queries, SMALL.classes), start[None])
-    last = model.query_head.decode(Encoded(memory[None], SHAPES, whole(memory)), proposals, None)[-1]
+    last = model.query_head.decode(Encoded(memory[None], SHAPES, whole_view(memory)), proposals, None)[-1]
     logits, final = oracle.decode(public, start, memory, SHAPES, heads=4, layers=2)
     close(last.logits[0], logits)
     close(last.boxes[0], final)

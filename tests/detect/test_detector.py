@@ -139,12 +139,12 @@ def test_wrong_arguments_say_what_to_do(detector: Detector) -> None:
     with pytest.raises(InputError, match="without its ATSS head"):
         small_detector(auxiliary=())(image, head="atss")
     with pytest.raises(InputError, match="carries no retention table"):
-        detector.calibrated(0.4)
+        detector.calibrated_tokenizer(0.4)
 
 
 def test_the_models_own_table_gives_a_percentile() -> None:
     detector = Detector(small_detector().model, table=load_table("visdrone"))
-    tokenizer = detector.calibrated(0.4)
+    tokenizer = detector.calibrated_tokenizer(0.4)
     assert tokenizer.percentile == Tokenizer.calibrated("visdrone", 0.4).percentile
 
 

@@ -5,7 +5,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from vgtok.detect.config import DETECTORS
-from vgtok.detect.flops import detection_flops, detector_parameters
+from vgtok.detect.model import detection_flops, detector_parameters
 from vgtok.detect.neck import UpsampledConv
 
 from .small_models import SMALL, small_model

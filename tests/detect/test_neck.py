@@ -5,14 +5,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vgtok.detect.neck import Pyramid, UpsampledConv, level_shapes
+from vgtok.detect.neck import FeaturePyramid, UpsampledConv, level_shapes
 
 STRIDES = (4, 8, 16, 32, 64)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(8, 12), (7, 5), (1, 1)])
 def test_levels_have_the_shapes_they_say(rows: int, columns: int) -> None:
-    maps = Pyramid(32, 16, STRIDES)(torch.randn(2, 32, rows, columns))
+    maps = FeaturePyramid(32, 16, STRIDES)(torch.randn(2, 32, rows, columns))
     assert [tuple(level.shape) for level in maps] == [(2, 16, *shape) for shape in level_shapes(rows, columns, STRIDES)]
 
 

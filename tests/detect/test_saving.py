@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from tests.detect.small_models import ENCODER, small_detector
 from vgtok.detect import saving
 from vgtok.detect.detector import Detector
-from vgtok.detect.saving import file_digest, load_detector, save_detector
+from vgtok.detect.saving import file_digest, load_detector, model_card, read_config, save_detector
 from vgtok.errors import InputError
 from vgtok.tokenize.retention import load_table
 
@@ -38,11 +38,11 @@ def test_a_relative_folder_keeps_its_weights(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_save_carries_everything(tmp_path: Path) -> None:
-    original = Detector(small_detector().model, canvas=(192, 128), table=load_table("visdrone"), licence="ask first")
+    original = Detector(small_detector().model, canvas=(192, 128), table=load_table("visdrone"), license="ask first")
     save_detector(original, tmp_path / "model")
     loaded = load_detector(tmp_path / "model")
     assert loaded.model.config == original.model.config
-    assert (loaded.canvas, loaded.licence, loaded.names) == ((192, 128), "ask first", ("car", "van", "bus"))
+    assert (loaded.canvas, loaded.license, loaded.names) == ((192, 128), "ask first", ("car", "van", "bus"))
     assert loaded.table is not None
     assert original.table is not None
     assert loaded.table == original.table
@@ -50,6 +50,18 @@ def test_a_save_carries_everything(tmp_path: Path) -> None:
     assert all(torch.equal(tensor, state[name]) for name, tensor in original.model.state_dict().items())
     assert not loaded.model.training
     assert len({file.stat().st_mode for file in (tmp_path / "model").iterdir()}) == 1
+
+
+def test_keys_of_earlier_releases_are_read_and_the_present_ones_written(tmp_path: Path) -> None:
+    save_detector(small_detector(), tmp_path)
+    path = tmp_path / "config.json"
+    document = json.loads(path.read_text())
+    assert (document["license"], document["preprocessing"]["color"]) == ("for tests only", "RGB")
+    document["licence"] = document.pop("license")
+    document["preprocessing"]["colour"] = document["preprocessing"].pop("color")
+    path.write_text(json.dumps(document))
+    assert load_detector(tmp_path).license == "for tests only"
+    assert "RGB, mean" in model_card(read_config(tmp_path), "old")
 
 
 def test_the_default_budget_is_part_of_a_model(tmp_path: Path) -> None:
@@ -196,7 +208,7 @@ def test_the_head_a_model_prefers_is_saved_with_it(tmp_path: Path) -> None:
         {"config": {"names": [1, 2, 3]}},
         {"preprocessing": {"canvas": [float("inf"), 1]}},
         {"preprocessing": {"canvas": [192, "128"]}},
-        {"licence": None, "weights": []},
+        {"license": None, "weights": []},
         {"head": ["query"]},
     ],
 )

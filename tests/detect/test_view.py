@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.encode.small import frame, partition
-from vgtok.detect.deformable import cell_codes, cut, whole
+from vgtok.detect.transformer import cell_codes, crop_view, whole_view
 from vgtok.encode.packing import Crop
 from vgtok.errors import InputError
 
@@ -16,9 +16,9 @@ from .small_models import small_model
 @given(x=st.integers(0, 20), y=st.integers(0, 12), rows=st.integers(1, 16), columns=st.integers(1, 16))
 def test_boxes_go_to_the_map_and_points_come_back(x: int, y: int, rows: int, columns: int) -> None:
     size, frame_size = (rows * 16, columns * 16), ((y + rows) * 16, (x + columns + 3) * 16)
-    view = cut([(x * 16, y * 16)], size, [frame_size], torch.zeros(1))
+    view = crop_view([(x * 16, y * 16)], size, [frame_size], torch.zeros(1))
     points = torch.rand(7, 2)
-    boxes = torch.cat([view.on_frame(points), torch.rand(1, 7, 2)], dim=-1)
+    boxes = torch.cat([view.on_canvas(points), torch.rand(1, 7, 2)], dim=-1)
     back = view.on_map(boxes)
     assert torch.allclose(back[0, :, :2], points, atol=1e-4)
     scale = torch.tensor([frame_size[1] / size[1], frame_size[0] / size[0]])
@@ -26,8 +26,8 @@ def test_boxes_go_to_the_map_and_points_come_back(x: int, y: int, rows: int, col
 
 
 def test_a_crop_has_the_codes_its_cells_have_in_the_frame() -> None:
-    everywhere = cell_codes([(12, 20)], 16, whole(torch.zeros(1)))[0].reshape(12, 20, 32)
-    view = cut([(4 * 16, 8 * 16), (0, 0)], (4 * 16, 8 * 16), [(12 * 16, 20 * 16)] * 2, torch.zeros(1))
+    everywhere = cell_codes([(12, 20)], 16, whole_view(torch.zeros(1)))[0].reshape(12, 20, 32)
+    view = crop_view([(4 * 16, 8 * 16), (0, 0)], (4 * 16, 8 * 16), [(12 * 16, 20 * 16)] * 2, torch.zeros(1))
     crops = cell_codes([(4, 8)], 16, view)[0].reshape(2, 4, 8, 32)
     assert torch.allclose(crops[0], everywhere[8:12, 4:12], atol=1e-5)
     assert torch.allclose(crops[1], everywhere[:4, :8], atol=1e-5)

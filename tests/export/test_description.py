@@ -18,6 +18,12 @@ def test_a_description_returns() -> None:
     assert Description.from_properties(WHOLE, "x.onnx").to_properties() == WHOLE
 
 
+def test_the_license_of_a_file_by_an_earlier_release_is_read() -> None:
+    properties = WHOLE | {"licence": WHOLE["license"]}
+    del properties["license"]
+    assert Description.from_properties(properties, "a.onnx").license == WHOLE["license"]
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -144,7 +144,7 @@ def test_a_file_says_what_it_is(fused: tuple[Detector, Path]) -> None:
     assert json.loads(properties["names"]) == ["car", "van", "bus"]
     assert (properties["canvas"], properties["tokens"]) == ("512x384", "306")
     assert json.loads(properties["mean"]) == [123.675, 116.28, 103.53]
-    assert properties["licence"] == "for tests only"
+    assert properties["license"] == "for tests only"
     assert [output.name for output in model.graph.output] == ["boxes", "scores", "labels"]
     # Every shape is fixed: no dimension has a name instead of a size.
     values = [*model.graph.input, *model.graph.output]

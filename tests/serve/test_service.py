@@ -6,7 +6,7 @@ import pytest
 from tests.detect.small_models import small_detector
 from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector
-from vgtok.detect.flops import detection_flops
+from vgtok.detect.model import detection_flops
 from vgtok.encode.flops import encoder_flops
 from vgtok.errors import BudgetError
 from vgtok.serve.limits import RefusedError

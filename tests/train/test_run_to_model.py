@@ -27,12 +27,12 @@ def test_the_folder_holds_all_a_user_needs(run: Path, tmp_path: Path) -> None:
     evaluation = tmp_path / "val.json"
     evaluation.write_text(json.dumps({"protocol": "visdrone", "images": 548, "budget": 0.4, "AP50": 12.5, "extra": 1}))
     words = ["convert", "run", str(run), str(tmp_path / "model"), "--half", "--table", "visdrone", "--json"]
-    result = CliRunner().invoke(app, [*words, "--licence", "for academic use", "--evaluation", str(evaluation)])
+    result = CliRunner().invoke(app, [*words, "--license", "for academic use", "--evaluation", str(evaluation)])
     assert result.exit_code == 0, result.output
     assert json.loads(result.output)["classes"] == ["car"]
     detector = load_detector(tmp_path / "model")
     assert detector.table is not None
-    assert detector.licence == "for academic use"
+    assert detector.license == "for academic use"
     card = (tmp_path / "model" / "README.md").read_text()
     assert "| visdrone | 548 | 0.4 | 12.5 |" in card
     assert "| samples | 6, whole images, 3 steps |" in card
@@ -41,18 +41,18 @@ def test_the_folder_holds_all_a_user_needs(run: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def finetuned(run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A run that starts from a model with a licence, by a recipe that also names encoder weights; and that model."""
+    """A run that starts from a model with a license, by a recipe that also names encoder weights; and that model."""
     folder = tmp_path_factory.mktemp("finetuned")
-    save_detector(detector_from_run(run, licence="for academic use"), folder / "academic")
+    save_detector(detector_from_run(run, license="for academic use"), folder / "academic")
     recipe = small_recipe(steps=1, init_from=str(folder / "academic"), encoder_weights="imagenet.safetensors")
     loop.train(recipe, folder / "run")
     return folder / "run", folder / "academic"
 
 
-def test_a_finetuned_model_names_its_start_and_keeps_its_licence(finetuned: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_finetuned_model_names_its_start_and_keeps_its_license(finetuned: tuple[Path, Path], tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["convert", "run", str(finetuned[0]), str(tmp_path / "model")])
     assert result.exit_code == 0, result.output
-    assert load_detector(tmp_path / "model").licence == "Started from academic: for academic use"
+    assert load_detector(tmp_path / "model").license == "Started from academic: for academic use"
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     assert "| initialized from | academic |" in card
     assert "imagenet" not in card
@@ -61,8 +61,8 @@ def test_a_finetuned_model_names_its_start_and_keeps_its_licence(finetuned: tupl
     assert str(finetuned[1].parent) not in card
 
 
-def test_a_licence_that_is_given_stands(finetuned: tuple[Path, Path]) -> None:
-    assert detector_from_run(finetuned[0], licence="settled with the authors").licence == "settled with the authors"
+def test_a_license_that_is_given_stands(finetuned: tuple[Path, Path]) -> None:
+    assert detector_from_run(finetuned[0], license="settled with the authors").license == "settled with the authors"
 
 
 def test_a_start_that_is_gone_leaves_its_terms(finetuned: tuple[Path, Path], tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_start_that_is_gone_leaves_its_terms(finetuned: tuple[Path, Path], tmp
     shutil.copytree(finetuned[0], copied)
     recipe = json.loads((copied / "recipe.json").read_text(encoding="utf-8"))
     (copied / "recipe.json").write_text(json.dumps(recipe | {"init_from": str(tmp_path / "gone")}), encoding="utf-8")
-    assert detector_from_run(copied).licence == (
+    assert detector_from_run(copied).license == (
         "Started from gone, whose license could not be read and applies to this model too"
     )
 
@@ -78,7 +78,7 @@ def test_a_start_that_is_gone_leaves_its_terms(finetuned: tuple[Path, Path], tmp
 def test_a_start_in_the_package_is_known_by_name(run: Path, tmp_path: Path) -> None:
     assert inherited_license("vgtok-tiny").startswith("Started from vgtok-tiny: Trained on VisDrone")
     assert inherited_license("") == ""
-    assert detector_from_run(run).licence == ""
+    assert detector_from_run(run).license == ""
 
 
 def test_an_earlier_checkpoint_is_a_model_too(run: Path) -> None:

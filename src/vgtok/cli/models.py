@@ -30,7 +30,7 @@ def models(
         raise InputError(f"name: '{name}' is not one of {', '.join(DETECTORS)}")
     rows = [_counted(key) for key in ([name] if name else DETECTORS)]
     shipped = [
-        {"name": key, "classes": read_config(folder)["config"]["names"], "licence": read_config(folder)["licence"]}
+        {"name": key, "classes": read_config(folder)["config"]["names"], "license": read_config(folder)["license"]}
         for key, folder in shipped_models().items()
     ]
     if json_:
@@ -54,7 +54,7 @@ def models(
 def _counted(name: str) -> dict[str, Any]:
     """Parameters of a configuration, the fusion of coarse tokens, which no dense model has, apart; and its cost."""
     from vgtok.detect.config import DETECTORS
-    from vgtok.detect.flops import detection_flops, detector_parameters
+    from vgtok.detect.model import detection_flops, detector_parameters
     from vgtok.encode.flops import encoder_flops
 
     config = DETECTORS[name]

@@ -7,13 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vgtok.detect.boxes import clip, decode, paired_iou, to_centres
-from vgtok.detect.config import DetectorConfig
+from vgtok.detect.boxes import Prediction, clip, decode, to_centres
+from vgtok.detect.config import ANCHOR_IOU, MIN_SCORE, SOFT_ANCHORS, DetectorConfig
 from vgtok.detect.losses import PRIOR, Targets, focal
 from vgtok.detect.neck import ConvNorm
-from vgtok.detect.nms import Prediction, nms, soft_nms_by_class
-from vgtok.detect.numpy_nms import ANCHOR_OVERLAP, LEAST_SCORE, SOFT_ANCHORS
 from vgtok.detect.roi import BACKGROUND, Positives, level_anchors
+from vgtok.overlap import nms, paired_iou, soft_nms
 
 _SCALE = 8.0
 _STDS = (0.1, 0.1, 0.2, 0.2)
@@ -91,9 +90,9 @@ class ATSSHead(nn.Module):
         boxes, scores, labels = self.candidates(maps)
         boxes = clip(boxes, size)
         if not self.soft:
-            kept = nms(boxes, scores, labels, ANCHOR_OVERLAP)[:most]
+            kept = nms(boxes, scores, labels, ANCHOR_IOU)[:most]
             return boxes[kept], scores[kept], labels[kept]
-        kept, values = soft_nms_by_class(boxes, scores, labels, ANCHOR_OVERLAP, LEAST_SCORE)
+        kept, values = soft_nms(boxes, scores, labels, ANCHOR_IOU, MIN_SCORE)
         kept = kept[: min(most, SOFT_ANCHORS)]
         return boxes[kept], values[: len(kept)], labels[kept]
 

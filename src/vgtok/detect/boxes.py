@@ -5,6 +5,9 @@ import math
 import torch
 from torch import Tensor
 
+Prediction = tuple[Tensor, Tensor, Tensor]
+"""(N, 4) corner boxes in canvas pixels, (N,) scores, best first, and (N,) labels."""
+
 _LARGEST_GROWTH = math.log(1000 / 16)
 """A decoded side is at most this many times (as a logarithm) its anchor's."""
 
@@ -25,17 +28,6 @@ def inverse_sigmoid(shares: Tensor, eps: float = 1e-3) -> Tensor:
     """Logits of shares, (any shape) to the same; shares closer than `eps` to 0 or 1 count as that far."""
     shares = shares.clamp(0, 1)
     return torch.log(shares.clamp(min=eps) / (1 - shares).clamp(min=eps))
-
-
-def paired_iou(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """IoU and generalised IoU of (..., 4) corner boxes with their partners, broadcast: (...,) each."""
-    first, last = torch.maximum(a[..., :2], b[..., :2]), torch.minimum(a[..., 2:], b[..., 2:])
-    shared = (last - first).clamp(min=0).prod(dim=-1)
-    union = ((a[..., 2:] - a[..., :2]).prod(dim=-1) + (b[..., 2:] - b[..., :2]).prod(dim=-1) - shared).clamp(min=1e-6)
-    outer = torch.maximum(a[..., 2:], b[..., 2:]) - torch.minimum(a[..., :2], b[..., :2])
-    hull = outer.prod(dim=-1).clamp(min=1e-6)
-    iou = shared / union
-    return iou, iou - (hull - union) / hull
 
 
 def decode(anchors: Tensor, deltas: Tensor, stds: tuple[float, ...], size: tuple[int, int] | None = None) -> Tensor:

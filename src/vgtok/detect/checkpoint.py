@@ -16,15 +16,15 @@ from torch import Tensor
 from vgtok.detect.config import DETECTORS, DetectorConfig
 from vgtok.detect.detector import Detector
 from vgtok.detect.model import CoDetr
-from vgtok.detect.saving import filled
+from vgtok.detect.saving import model_from_state
 from vgtok.encode.config import EncoderConfig
 from vgtok.encode.loading import check_tensors, from_codetr, read_state
 from vgtok.errors import InputError
 from vgtok.files import replacing
 from vgtok.names import COCO
 
-LICENCE = (
-    "Converted from a released Co-DETR checkpoint. The licence of these weights is unresolved: "
+LICENSE = (
+    "Converted from a released Co-DETR checkpoint. The license of these weights is unresolved: "
     "their authors have not stated one for every part; ask them before you rely on it."
 )
 
@@ -107,8 +107,8 @@ def convert_co_detr(
     else:
         kept, config = _shapes(config), replace(config, names=tuple(names))
         anew = _fresh(config, [name for name, tensor in _shapes(config).items() if kept[name].shape != tensor.shape])
-    model = filled(config, ours | anew, origin)
-    detector = Detector(model, canvas=_CANVAS, licence=LICENCE, budget=1.0)
+    model = model_from_state(config, ours | anew, origin)
+    detector = Detector(model, canvas=_CANVAS, license=LICENSE, budget=1.0)
     return Conversion(detector, len(public), tuple(anew))
 
 

@@ -19,6 +19,21 @@ Auxiliary = Literal["roi", "atss"]
 Suppression = Literal["hard", "soft"]
 """How the ATSS head thins out its boxes: greedy NMS, or the soft-NMS of the released ViT-L configuration."""
 
+MAX_DETECTIONS = 1000
+"""Detections kept per image by default, as in the released models."""
+
+QUERY_IOU = 0.8
+"""Soft-NMS of the query head: IoU from which a box loses score to a better one of its class."""
+
+ANCHOR_IOU = 0.6
+"""NMS and soft-NMS of the ATSS head: IoU from which a box is dropped, or loses score, beside a better one."""
+
+SOFT_ANCHORS = 100
+"""Most boxes per image the ATSS head keeps after soft-NMS."""
+
+MIN_SCORE = 1e-3
+"""Soft-NMS drops boxes below this score."""
+
 _STRIDES = (4, 8, 16, 32, 64)
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS
-from vgtok.detect.config import Auxiliary, Head
+from vgtok.detect.config import MAX_DETECTIONS, Auxiliary, Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.result import Result, Timings
 from vgtok.errors import InputError
@@ -28,16 +28,11 @@ from vgtok.tokenize.tokens import Tokens
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 """(H, W, 3) RGB of an image."""
 
-"""What a model that was trained on coarse tokens is read at."""
-
-MAX_DETECTIONS = 1000
-"""Detections an image keeps unless told otherwise, as the released models do."""
-
 _LOG = logging.getLogger(__name__)
 
 
 class Detector:
-    """A Co-DETR with what it needs to be used: canvas, retention table, licence note.
+    """A Co-DETR with what it needs to be used: canvas, retention table, license note.
 
     `head` is the one that predicts and `budget` the share of tokens an image is read at unless a call names another; a
     budget of 1 means that the model was never trained on coarse tokens. `evaluations` are rows of what was measured
@@ -54,7 +49,7 @@ class Detector:
         *,
         canvas: CanvasSize = DEFAULT_CANVAS,
         table: RetentionTable | None = None,
-        licence: str = "",
+        license: str = "",
         evaluations: Sequence[Mapping[str, Any]] = (),
         head: Head = "query",
         budget: float = DEFAULT_BUDGET,
@@ -64,9 +59,9 @@ class Detector:
         self.model = model.eval()
         self.canvas = canvas
         self.table = table
-        self.licence = licence
+        self.license = license
         self.evaluations = tuple(evaluations)
-        self.head = self.known_head(head)
+        self.head = self.model.check_head(head)
         self.budget = budget
         self._told = False
 
@@ -124,10 +119,12 @@ class Detector:
         self.model.to(device)
         return self
 
-    def calibrated(self, budget: float, **settings: Any) -> Tokenizer:
+    def calibrated_tokenizer(self, budget: float, **settings: Any) -> Tokenizer:
         """The percentile tokenizer whose mean over the images of the model's own retention table is `budget`."""
         if self.table is None:
-            raise InputError("calibrated: this model carries no retention table; use budget= or Tokenizer.calibrated")
+            raise InputError(
+                "calibrated_tokenizer: this model carries no retention table; use budget= or Tokenizer.calibrated"
+            )
         return Tokenizer.calibrated(self.table, budget, canvas=self.canvas, **settings)
 
     @overload
@@ -179,7 +176,7 @@ class Detector:
             raise InputError(f"max_detections: {max_detections} is not a number of detections, 1 or more")
         reader = tokenizer or Tokenizer(self.budget if budget is None else budget, canvas=self.canvas)
         several = isinstance(images, list | tuple)
-        chosen = self.known_head(head or self.head)
+        chosen = self.model.check_head(head or self.head)
         pixels = [read_image(image, value_range) for image in (images if several else [images])]
         results = self._detect(pixels, reader, max_detections, score_threshold, chosen)
         return results if several else results[0]
@@ -208,9 +205,9 @@ class Detector:
 
         For many partitions of one frame: reading, resizing and scoring then happen once. The tokenizer's time is 0.
         """
-        return self._predict([image], [canvas], [tokens], 0.0, max_detections, 0.0, self.known_head(head or self.head))[
-            0
-        ]
+        return self._predict(
+            [image], [canvas], [tokens], 0.0, max_detections, 0.0, self.model.check_head(head or self.head)
+        )[0]
 
     def _predict(
         self,
@@ -245,14 +242,6 @@ class Detector:
             "note: this model was never trained on coarse tokens and loses accuracy below budget 1, its default; "
             "finetune it at the budget you want, or use budget=1"
         )
-
-    def known_head(self, head: Head) -> Head:
-        """The head, refused where this model has none of that name."""
-        if head not in ("query", "atss"):
-            raise InputError(f"head: '{head}' is not one of query, atss")
-        if head == "atss" and self.model.atss_head is None:
-            raise InputError("head: this model was saved without its ATSS head; use head='query'")
-        return head
 
     def _frame(self, canvas: Canvas) -> Tensor:
         """The valid pixels of a canvas as (3, H, W) uint8 on the model's device."""

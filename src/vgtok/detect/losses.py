@@ -8,7 +8,8 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn import functional
 
-from vgtok.detect.boxes import paired_iou, to_centres, to_corners
+from vgtok.detect.boxes import to_centres, to_corners
+from vgtok.overlap import paired_iou
 
 COSTS: Mapping[str, float] = {"class": 2.0, "l1": 5.0, "giou": 2.0}
 """Weights of the three costs."""

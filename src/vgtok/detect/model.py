@@ -7,19 +7,20 @@ rest runs image by image. No map is ever padded, so what an image's neighbours a
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 from vgtok.detect.atss import ATSSHead
+from vgtok.detect.boxes import Prediction
 from vgtok.detect.config import DetectorConfig, Head
-from vgtok.detect.deformable import View, cut
 from vgtok.detect.losses import Targets
-from vgtok.detect.neck import Pyramid
-from vgtok.detect.nms import Prediction, best_boxes
-from vgtok.detect.query_head import QueryHead
+from vgtok.detect.neck import FeaturePyramid, UpsampledConv, level_shapes
+from vgtok.detect.query_head import QueryHead, best_boxes
 from vgtok.detect.roi import RoIHead, RPNHead
 from vgtok.detect.training import LossKinds, group_losses
+from vgtok.detect.transformer import CropView, crop_view
 from vgtok.encode.dense import encode_dense
 from vgtok.encode.encoder import Encoder
 from vgtok.encode.packing import Crop, whole_canvas
@@ -46,9 +47,9 @@ class SizeGroup:
     corners: tuple[tuple[int, int], ...]
 
     @property
-    def view(self) -> View:
+    def view(self) -> CropView:
         """How shares of the maps are shares of the frames."""
-        return cut(self.corners, self.size, self.frames, self.features)
+        return crop_view(self.corners, self.size, self.frames, self.features)
 
 
 class CoDetr(nn.Module):
@@ -58,7 +59,7 @@ class CoDetr(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = Encoder(config.encoder_config())
-        self.neck = Pyramid(self.encoder.config.dim, config.dim, config.strides)
+        self.neck = FeaturePyramid(self.encoder.config.dim, config.dim, config.strides)
         self.query_head = QueryHead(config)
         with_roi = "roi" in config.auxiliary
         self.rpn_head = RPNHead(config) if with_roi else None
@@ -81,8 +82,7 @@ class CoDetr(nn.Module):
         self, maps: Sequence[Tensor], sizes: Sequence[tuple[int, int]], max_detections: int, head: Head = "query"
     ) -> list[Prediction]:
         """B (D, rows, columns) feature maps of frames of (height, width) to a prediction each."""
-        if head == "atss" and self.atss_head is None:
-            raise InputError("head: this model was built or saved without its ATSS head; use head='query'")
+        self.check_head(head)
         # One by one: a batch picks other kernels, which round otherwise, and where two proposals are about equal,
         # rounding decides which query each gets. Memory stays that of one image, and it is no slower.
         return [
@@ -101,6 +101,14 @@ class CoDetr(nn.Module):
         prediction = self.query_head.decode(encoded, self.query_head.propose(encoded), None)[-1]
         size = clipped if padded else (features.shape[1] * CELL, features.shape[2] * CELL)
         return best_boxes(prediction, size, [clipped], self.config.queries, max_detections)[0]
+
+    def check_head(self, head: Head) -> Head:
+        """Return the head's name; raise if this model has no such head."""
+        if head not in get_args(Head):
+            raise InputError(f"head: '{head}' is not one of {', '.join(get_args(Head))}")
+        if head == "atss" and self.atss_head is None:
+            raise InputError("head: this model was saved without its ATSS head; use head='query'")
+        return head
 
     def loss(
         self,
@@ -161,3 +169,67 @@ def _by_size(maps: Sequence[Tensor], crops: Sequence[Crop] | None = None) -> Ite
             tuple((crops[n].grid[0] * CELL, crops[n].grid[1] * CELL) for n in members),
             tuple((crops[n].x, crops[n].y) for n in members),
         )
+
+
+def detection_flops(config: DetectorConfig, rows: int, columns: int, head: Head = "query") -> dict[str, int]:
+    """FLOPs from a map of (rows, columns) cells to boxes, by part; heads that do not predict do not run."""
+    with torch.device("meta"):
+        neck = FeaturePyramid(config.encoder_config().dim, config.dim, config.strides)
+        query_head = QueryHead(config)
+        anchors = ATSSHead(config)
+    shapes = level_shapes(rows, columns, config.strides)
+    cells = sum(down * across for down, across in shapes)
+    shared = {
+        "neck": sum(_branch_flops(neck.get_submodule(name), rows, columns) for name, _ in neck.named_children()),
+        "cells": 2 * cells * _weights(query_head.transformer.encoder),
+    }
+    if head == "atss":
+        assert query_head.downsample is not None
+        # Half of the coarsest level, rounded up, is read too.
+        coarsest = -(-shapes[-1][0] // 2) * -(-shapes[-1][1] // 2)
+        kernels = _weights(anchors, dimensions=4)
+        halving = coarsest * _weights(query_head.downsample, dimensions=4)
+        return {**shared, "anchors": 2 * ((cells + coarsest) * kernels + halving)}
+    first_stage = [query_head.transformer.enc_output, query_head.cls_branches[-1], query_head.reg_branches[-1]]
+    return {
+        **shared,
+        "proposals": 2 * cells * sum(_weights(part) for part in first_stage),
+        "queries": _decoder_flops(query_head, cells, min(config.queries, cells)),
+    }
+
+
+def detector_parameters(config: DetectorConfig) -> dict[str, int]:
+    """Parameters by part, the fusion apart, without allocating any."""
+    with torch.device("meta"):
+        return CoDetr(config).parts()
+
+
+def _branch_flops(branch: nn.Module, rows: int, columns: int) -> int:
+    """One branch of the pyramid, layer after layer."""
+    total = 0
+    for layer in branch.children():
+        if isinstance(layer, UpsampledConv):
+            # As the released model runs it; the four kernels in its place take 4/9 of that.
+            rows, columns = 2 * rows, 2 * columns
+        elif isinstance(layer, nn.MaxPool2d) or (isinstance(layer, nn.Conv2d) and layer.stride == (2, 2)):
+            rows, columns = -(-rows // 2), -(-columns // 2)
+        if isinstance(layer, nn.Conv2d):
+            total += 2 * rows * columns * layer.weight.numel()
+    return total
+
+
+def _decoder_flops(head: QueryHead, cells: int, queries: int) -> int:
+    """All decoder layers: values of every cell, everything else per query, the box branch before and after the norm."""
+    decoder = head.transformer.decoder
+    on_cells = sum(_weights(layer.get_submodule("cross_attention.value_proj")) for layer in decoder.layers)
+    layers = len(decoder.layers)
+    branches = sum(_weights(part) for part in head.cls_branches[:layers])
+    branches += 2 * sum(_weights(part) for part in head.reg_branches[:layers])
+    on_queries = _weights(decoder.layers) - on_cells + layers * _weights(decoder.ref_point_head) + branches
+    attention = layers * 4 * queries**2 * head.config.dim
+    return 2 * cells * on_cells + 2 * queries * on_queries + attention
+
+
+def _weights(module: nn.Module, dimensions: int = 2) -> int:
+    """Entries of all weight matrices inside, or kernels: one multiply-add each per vector or place they are put to."""
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.ndim == dimensions)

@@ -69,7 +69,7 @@ class UpsampledConv(nn.Conv2d):
         return four.flatten(4, 5).flatten(2, 3)
 
 
-class Pyramid(nn.Module):
+class FeaturePyramid(nn.Module):
     """A branch `p2` to `p6` per stride 4 to 64."""
 
     def __init__(self, channels: int, dim: int, strides: tuple[int, ...]) -> None:

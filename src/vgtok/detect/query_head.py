@@ -11,23 +11,25 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from vgtok.detect.boxes import inverse_sigmoid
-from vgtok.detect.config import DetectorConfig
-from vgtok.detect.deformable import (
-    FEEDBACK_ORDER,
+from vgtok.detect.boxes import Prediction, clip, inverse_sigmoid, to_corners
+from vgtok.detect.config import MIN_SCORE, QUERY_IOU, DetectorConfig
+from vgtok.detect.losses import PRIOR, QueryGroups, SetPrediction
+from vgtok.detect.neck import GroupNorm
+from vgtok.detect.transformer import (
+    AUXILIARY_ORDER,
     QUERIES_AT_ONCE,
+    CropView,
+    Decoder,
+    Encoder,
     Padding,
     Shapes,
-    View,
     box_code,
     cell_centres,
     cell_codes,
     padding_of,
-    whole,
+    whole_view,
 )
-from vgtok.detect.losses import PRIOR, QueryGroups, SetPrediction
-from vgtok.detect.neck import GroupNorm
-from vgtok.detect.transformer import Decoder, Encoder
+from vgtok.overlap import soft_nms
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Encoded:
 
     memory: Tensor
     shapes: Shapes
-    view: View
+    view: CropView
     padding: Padding | None = None
 
     def maps(self) -> list[Tensor]:
@@ -65,10 +67,11 @@ class QueryTransformer(nn.Module):
         self.aux_pos_trans_norm = nn.ModuleDict({name: nn.LayerNorm(dim) for name in config.auxiliary})
         nn.init.normal_(self.level_embeds)
 
-    def feedback(self, head: str, boxes: Tensor) -> Tensor:
+    def auxiliary_content(self, head: str, boxes: Tensor) -> Tensor:
         """(B, P, 4) positives of the auxiliary head of that name to (B, P, D) decoder queries."""
         # Anchors may reach beyond the image; through logits and back, their codes do not.
-        code = box_code(inverse_sigmoid(boxes, eps=1e-5).sigmoid(), self.query_embed.embedding_dim // 2, FEEDBACK_ORDER)
+        inside = inverse_sigmoid(boxes, eps=1e-5).sigmoid()
+        code = box_code(inside, self.query_embed.embedding_dim // 2, AUXILIARY_ORDER)
         query: Tensor = self.aux_pos_trans_norm[head](self.aux_pos_trans[head](code))
         return query
 
@@ -89,7 +92,7 @@ class QueryHead(nn.Module):
             nn.init.constant_(cast(nn.Linear, branch).bias, PRIOR)
 
     def encode(
-        self, levels: Sequence[Tensor], view: View | None = None, image: tuple[int, int] | None = None
+        self, levels: Sequence[Tensor], view: CropView | None = None, image: tuple[int, int] | None = None
     ) -> Encoded:
         """A (B, D, rows, columns) map per level, encoded; whole frames where no view says otherwise.
 
@@ -98,7 +101,7 @@ class QueryHead(nn.Module):
         shapes = [(level.shape[2], level.shape[3]) for level in levels]
         # (B, D, rows, columns) to (B, S, D)
         cells = torch.cat([level.flatten(2).transpose(1, 2) for level in levels], dim=1)
-        view = whole(cells) if view is None else view
+        view = whole_view(cells) if view is None else view
         stride = self.config.strides[0]
         padded = shapes[0][0] * stride, shapes[0][1] * stride
         padding = None if image is None else padding_of(image, padded, shapes, cells)
@@ -172,6 +175,35 @@ class QueryHead(nn.Module):
         return ranks.long().clamp(max=self.config.queries - 1).to(boxes.device)
 
 
+def best_boxes(
+    prediction: SetPrediction, size: tuple[int, int], clipped: Sequence[tuple[int, int]], count: int, most: int
+) -> list[Prediction]:
+    """(N, 4) corner boxes in pixels, (N,) scores and (N,) labels of every image, at most `most`, best first.
+
+    Boxes are shares of `size` (height, width) and are cut to each image's own size in `clipped`; `count` pairs of
+    query and class enter suppression.
+    """
+    results = []
+    for logits, shares, frame in zip(prediction.logits, prediction.boxes, clipped, strict=True):
+        boxes, scores, labels = candidates(logits, shares, size, count)
+        boxes = clip(boxes, frame)
+        kept, values = soft_nms(boxes, scores, labels, QUERY_IOU, MIN_SCORE)
+        results.append((boxes[kept[:most]], values[:most], labels[kept[:most]]))
+    return results
+
+
+def candidates(logits: Tensor, shares: Tensor, size: tuple[int, int], count: int) -> Prediction:
+    """The best `count` pairs of query and class, of (Q, classes) logits and (Q, 4) boxes as shares of `size`.
+
+    Boxes are in pixels of that (height, width) and not yet cut to it.
+    """
+    scores = logits.float().sigmoid().flatten()
+    best = scores.topk(min(count, len(scores)))
+    query = torch.div(best.indices, logits.shape[1], rounding_mode="floor")
+    scale = shares.new_tensor([size[1], size[0], size[1], size[0]])
+    return (to_corners(shares[query]) * scale).float(), best.values, best.indices % logits.shape[1]
+
+
 def _first_boxes(encoded: Encoded) -> Tensor:
     """(B, S, 4) boxes of all cells before the first stage moves them: twice as large on every level."""
     boxes = []
@@ -179,7 +211,7 @@ def _first_boxes(encoded: Encoded) -> Tensor:
     if encoded.padding is not None:
         points = encoded.padding.on_image(points)
     for level, centres in enumerate(points):
-        placed = encoded.view.on_frame(centres)
+        placed = encoded.view.on_canvas(centres)
         boxes.append(torch.cat([placed, torch.full_like(placed, 0.05 * 2**level)], dim=-1))
     return torch.cat(boxes, dim=1)
 

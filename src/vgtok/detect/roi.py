@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vgtok.detect.boxes import decode, encode, paired_iou
+from vgtok.detect.boxes import decode, encode
 from vgtok.detect.config import DetectorConfig
-from vgtok.detect.deformable import Shapes
 from vgtok.detect.losses import Targets
 from vgtok.detect.neck import ConvNorm
-from vgtok.detect.nms import nms, overlaps
+from vgtok.detect.transformer import Shapes
+from vgtok.overlap import iou, nms, paired_iou
 
 BACKGROUND = -1
 UNDECIDED = -2
@@ -54,7 +54,7 @@ def assign_by_overlap(boxes: Tensor, objects: Tensor, positive: float, negative:
     best_of_object = torch.zeros(len(objects), device=boxes.device)
     claims = []
     for start, (chunk, part) in zip(range(0, len(boxes), _ANCHORS_AT_ONCE), _chunks(boxes, owner), strict=True):
-        overlap = overlaps(chunk, objects)
+        overlap = iou(chunk, objects)
         best, index = overlap.max(dim=1)
         part[best >= negative] = UNDECIDED
         part[best >= positive] = index[best >= positive]

@@ -30,7 +30,7 @@ def model_card(document: Mapping[str, Any], name: str) -> str:
     config = DetectorConfig.from_dict(document["config"])
     budget = document.get("budget", DEFAULT_BUDGET)
     sections = [
-        _front_matter(str(document["licence"])),
+        _front_matter(str(document["license"])),
         f"# {name.rpartition('/')[2]}",
         f"A Co-DETR object detector that reads each frame at the token budget you name: {config.classes} classes, "
         f"encoder {config.encoder}, packed 16, 32 and 64 px tokens.",
@@ -46,13 +46,13 @@ def model_card(document: Mapping[str, Any], name: str) -> str:
     ]
     if document.get("evaluations"):
         sections += ["## What was measured", _table(document["evaluations"])]
-    sections += ["## Licence", str(document["licence"]) or "Not stated; ask whoever trained it before you rely on it."]
+    sections += ["## License", str(document["license"]) or "Not stated; ask whoever trained it before you rely on it."]
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(licence: str) -> str:
-    # The hub knows licences by identifier; a sentence is none, and stands at the end of the card.
-    known = licence.lower() if _IDENTIFIER.fullmatch(licence) else "other" if licence else "unknown"
+def _front_matter(license: str) -> str:
+    # The hub knows licenses by identifier; a sentence is none, and stands at the end of the card.
+    known = license.lower() if _IDENTIFIER.fullmatch(license) else "other" if license else "unknown"
     tags = "\n".join(f"- {tag}" for tag in _TAGS)
     lines = ["library_name: vgtok", "pipeline_tag: object-detection", f"license: {known}", f"tags:\n{tags}"]
     return "\n".join(["---", *lines, "---"])
@@ -71,7 +71,7 @@ def _properties(config: DetectorConfig, document: Mapping[str, Any]) -> dict[str
         "strides": ", ".join(map(str, config.strides)),
         "auxiliary heads": ", ".join(config.auxiliary) or "none, for inference only",
         "canvas": "the image's own size" if canvas == "native" else f"fits inside {canvas[0]} x {canvas[1]} px",
-        "pixels": f"{preprocessing['colour']}, mean {preprocessing['mean']}, std {preprocessing['std']}",
+        "pixels": f"{preprocessing['color']}, mean {preprocessing['mean']}, std {preprocessing['std']}",
         "retention table": "yes" if document.get("retention") else "no",
         "sha256 of the weights": document["weights"]["sha256"],
     }
@@ -142,7 +142,7 @@ def load_detector(folder: str | Path) -> Detector:
         canvas: CanvasSize = tuple(sides) if isinstance(sides, list) else sides
         check_size(canvas)
         path, digest = folder / str(weights["file"]), weights["sha256"]
-        licence = str(document["licence"])
+        license = str(document["license"])
         evaluations = [dict(row) for row in document.get("evaluations", ())]
         head: Head = document.get("head", "query")
         budget = float(document["budget"]) if "budget" in document else _default_budget(config)
@@ -168,10 +168,10 @@ def load_detector(folder: str | Path) -> Detector:
         raise InputError(f"{origin}: asks for more layers than the weights '{path.name}' have tensors")
     table = document.get("retention")
     return Detector(
-        filled(config, state, str(path)),
+        model_from_state(config, state, str(path)),
         canvas=canvas,
         table=None if table is None else RetentionTable.from_document(table, origin),
-        licence=licence,
+        license=license,
         evaluations=evaluations,
         head=head,
         budget=budget,
@@ -201,10 +201,18 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not the configuration of a vgtok detector")
     if document.get("version") != FORMAT_VERSION:
         raise InputError(f"{path}: model of version {document.get('version')}; this release reads {FORMAT_VERSION}")
+    _rename(document, "licence", "license")
+    _rename(document.get("preprocessing"), "colour", "color")
     return document
 
 
-def filled(config: DetectorConfig, state: Mapping[str, Tensor], origin: str) -> CoDetr:
+def _rename(values: Any, old: str, new: str) -> None:
+    """Give the value of a key written by an earlier release its present name."""
+    if isinstance(values, dict) and old in values:
+        values.setdefault(new, values.pop(old))
+
+
+def model_from_state(config: DetectorConfig, state: Mapping[str, Tensor], origin: str) -> CoDetr:
     """A model made of exactly these tensors; `origin` is what errors call them."""
     # On the meta device nothing is initialised only to be overwritten.
     try:
@@ -269,12 +277,12 @@ def _document(detector: Detector, config: DetectorConfig, weights: Path) -> dict
         "config": config.to_dict(),
         "preprocessing": {
             "canvas": canvas if canvas == "native" else list(canvas),
-            "colour": "RGB",
+            "color": "RGB",
             "mean": list(encoder.mean),
             "std": list(encoder.std),
         },
         "retention": None if detector.table is None else detector.table.to_document(),
-        "licence": detector.licence,
+        "license": detector.license,
         # Without its own head a model predicts by the one that is always there.
         "head": detector.head if detector.head in config.auxiliary else "query",
         "budget": detector.budget,

@@ -77,7 +77,7 @@ _LEAST = 9
 """Queries an image has at least: where it has fewer positives, negatives fill the places and should find nothing."""
 
 
-def feedback_queries(
+def auxiliary_queries(
     head: str, found: Sequence[Positives], transformer: QueryTransformer, config: DetectorConfig, sizes: Sizes
 ) -> QueryPart | None:
     """What one head answers for in B images, at most `config.positives` each; None if nothing.
@@ -103,7 +103,7 @@ def feedback_queries(
     # Not cut to the image: an anchor's centre and size tell more than what is left of it inside.
     shares = to_centres(boxes / pixels_per_share(sizes, boxes))
     group = torch.zeros(longest, dtype=torch.long, device=device)
-    content = transformer.feedback(head, shares)
+    content = transformer.auxiliary_content(head, shares)
     return QueryPart(content, shares, group, sees_proposals=False, assigned=Assigned(labels, goals))
 
 
@@ -173,7 +173,7 @@ def _query_groups(
     parts: dict[str, QueryPart | None] = {
         "denoising": denoising_queries(targets, head.label_embedding, config, sizes),
         **{
-            f"{name}-queries": feedback_queries(name, found, head.transformer, config, sizes)
+            f"{name}-queries": auxiliary_queries(name, found, head.transformer, config, sizes)
             for name, found in positives.items()
         },
     }

@@ -145,7 +145,7 @@ class Description:
     encoder: EncoderConfig
     buckets: tuple[Bucket, ...]
     head: Head
-    licence: str
+    license: str
     atss_suppression: str = "hard"
 
     def __post_init__(self) -> None:
@@ -173,7 +173,7 @@ class Description:
             "encoder": json.dumps(asdict(self.encoder)),
             "buckets": json.dumps([[bucket.windows, bucket.slots] for bucket in self.buckets]),
             "head": self.head,
-            "licence": self.licence,
+            "license": self.license,
             "atss_suppression": self.atss_suppression,
         }
 
@@ -201,7 +201,7 @@ class Description:
                 encoder=EncoderConfig(**settings),
                 buckets=tuple(Bucket(*pair) for pair in _listed(properties["buckets"])),
                 head=cast(Head, properties["head"]),
-                licence=properties["licence"],
+                license=properties["license"] if "license" in properties else properties["licence"],
                 atss_suppression=properties.get("atss_suppression", "hard"),
             )
         except InputError as error:

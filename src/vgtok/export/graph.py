@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vgtok.detect.boxes import Prediction
 from vgtok.detect.config import Head
 from vgtok.detect.model import CoDetr
-from vgtok.detect.nms import Prediction, candidates
+from vgtok.detect.query_head import candidates
 from vgtok.encode.block import Attention, Route
 from vgtok.encode.config import Resampling
 from vgtok.encode.embed import Embedding, Fusion, lay_out, resample

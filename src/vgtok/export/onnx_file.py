@@ -51,7 +51,7 @@ def export_onnx(
     the number open, and `tokens` is then what the runtime takes. `head` is the one that predicts, the
     detector's own unless given, `name` what the file calls the model.
     """
-    path, head = Path(path), detector.known_head(head or detector.head)
+    path, head = Path(path), detector.model.check_head(head or detector.head)
     if size is None:
         size = DEFAULT_CANVAS if detector.canvas == "native" else detector.canvas
     if min(size) < 1:
@@ -80,7 +80,7 @@ def export_onnx(
         encoder=config,
         buckets=buckets,
         head=head,
-        licence=detector.licence,
+        license=detector.license,
         atss_suppression=model.config.atss_suppression,
     )
     arrays = graph_inputs(canvas, partition, config, buckets)

@@ -10,20 +10,18 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.detect.numpy_nms import ANCHOR_OVERLAP, LEAST_SCORE, OVERLAP, SOFT_ANCHORS, class_overlaps, greedy, soften
+from vgtok.detect.config import ANCHOR_IOU, MAX_DETECTIONS, MIN_SCORE, QUERY_IOU, SOFT_ANCHORS
 from vgtok.detect.result import Result, Timings
 from vgtok.errors import InputError, VGTokError
 from vgtok.export.description import Description, graph_inputs, uniform_grids
+from vgtok.overlap import nms, soft_nms
 from vgtok.tokenize.canvas import Canvas, fit_canvas
 from vgtok.tokenize.images import ImageLike, read_image
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
 
-Detections = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]
-"""(K, 4) boxes x0 y0 x1 y1 in canvas pixels, (K,) scores, best first, and (K,) labels."""
-
-MAX_DETECTIONS = 1000
-"""Detections an image keeps unless told otherwise, as `vgtok.Detector` does."""
+Detections = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+"""(K, 4) float32 corner boxes in canvas pixels, (K,) float32 scores, best first, and (K,) int64 labels."""
 
 
 class OnnxDetector:
@@ -169,10 +167,10 @@ def suppressed(candidates: Detections, description: Description, size: tuple[int
     height, width = size
     boxes = np.clip(boxes, 0, np.array([width, height, width, height], dtype=np.float32))
     if description.head == "atss" and description.atss_suppression == "hard":
-        kept = greedy(boxes, scores, labels, ANCHOR_OVERLAP)[:most]
+        kept = nms(boxes, scores, labels, ANCHOR_IOU)[:most]
         return boxes[kept], scores[kept], labels[kept]
-    overlap = OVERLAP
+    threshold = QUERY_IOU
     if description.head == "atss":
-        overlap, most = ANCHOR_OVERLAP, min(most, SOFT_ANCHORS)
-    kept, values = soften(class_overlaps(boxes, labels), scores, overlap, LEAST_SCORE)
+        threshold, most = ANCHOR_IOU, min(most, SOFT_ANCHORS)
+    kept, values = soft_nms(boxes, scores, labels, threshold, MIN_SCORE)
     return boxes[kept[:most]], values[:most], labels[kept[:most]]

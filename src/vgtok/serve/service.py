@@ -220,7 +220,7 @@ class Service:
 
 def count_gflops(detector: "Detector", tokens: Tokens) -> Gflops:
     """Encoder, neck and the detector's own head over this partition, and over the dense grid of the same frame."""
-    from vgtok.detect.flops import detection_flops
+    from vgtok.detect.model import detection_flops
     from vgtok.encode.flops import encoder_flops
 
     config = detector.model.config

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vgtok.detect.config import DETECTORS
-from vgtok.detect.flops import detection_flops, detector_parameters
+from vgtok.detect.model import detection_flops, detector_parameters
 from vgtok.encode.flops import encoder_flops
 from vgtok.parallel import map_with_progress
 from vgtok.study.counts import partitions

@@ -11,7 +11,7 @@ from vgtok.defaults import DEFAULT_BUDGET
 from vgtok.detect.config import DetectorConfig, Head
 from vgtok.detect.detector import Detector
 from vgtok.detect.loading import load, shipped_models
-from vgtok.detect.saving import filled, read_config
+from vgtok.detect.saving import model_from_state, read_config
 from vgtok.errors import InputError, VGTokError
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.train.recipe import RECIPE_FILE, Recipe, read_recipe
@@ -24,7 +24,7 @@ _HISTORY_ROWS = 40
 def detector_from_run(
     source: Path,
     table: RetentionTable | None = None,
-    licence: str = "",
+    license: str = "",
     evaluations: Sequence[Mapping[str, Any]] = (),
     head: Head | None = None,
 ) -> Detector:
@@ -41,10 +41,10 @@ def detector_from_run(
     except (OSError, ValueError, VGTokError) as error:
         raise InputError(f"{source}: neither a training run with a checkpoint nor one of them ({error})") from None
     return Detector(
-        filled(config, weights, str(checkpoint)),
+        model_from_state(config, weights, str(checkpoint)),
         canvas=recipe.canvas,
         table=table,
-        licence=licence or inherited_license(recipe.init_from),
+        license=license or inherited_license(recipe.init_from),
         evaluations=evaluations,
         head=head or recipe.head,
         budget=min(recipe.budgets, key=lambda share: abs(share - DEFAULT_BUDGET)),
@@ -60,7 +60,7 @@ def inherited_license(init_from: str) -> str:
         return ""
     try:
         folder = shipped_models().get(init_from, Path(init_from))
-        inherited = str(read_config(folder)["licence"]) if folder.is_dir() else load(init_from).licence
+        inherited = str(read_config(folder)["license"]) if folder.is_dir() else load(init_from).license
     except (VGTokError, KeyError):
         return f"Started from {Path(init_from).name}, whose license could not be read and applies to this model too"
     return inherited and f"Started from {Path(init_from).name}: {inherited}"

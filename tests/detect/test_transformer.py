@@ -5,8 +5,8 @@ import torch
 from transformers import DeformableDetrConfig
 from transformers.models.deformable_detr.modeling_deformable_detr import DeformableDetrMultiscaleDeformableAttention
 
-from vgtok.detect import deformable
-from vgtok.detect.deformable import DeformableAttention
+from vgtok.detect import transformer
+from vgtok.detect.transformer import DeformableAttention
 
 SHAPES = [(9, 7), (5, 4), (3, 2), (1, 1)]
 CELLS = sum(rows * columns for rows, columns in SHAPES)
@@ -60,7 +60,7 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     attention = _attention()
     query, reference, memory = torch.randn(1, 50, 32), torch.rand(1, 50, 4), torch.randn(1, CELLS, 32)
     whole = attention(query, reference, memory, SHAPES)
-    monkeypatch.setattr(deformable, "QUERIES_AT_ONCE", 7)
+    monkeypatch.setattr(transformer, "QUERIES_AT_ONCE", 7)
     torch.testing.assert_close(attention(query, reference, memory, SHAPES), whole, atol=1e-6, rtol=1e-6)
 
 
