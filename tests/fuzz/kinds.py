@@ -22,8 +22,8 @@ from tests.detect.small_models import SMALL, small_detector
 from tests.fuzz.arguments import make_arguments, run_arguments
 from tests.fuzz.mutations import Mutate, mutate_bytes, mutate_fields, mutate_json, mutate_lines
 from vgtok import InputError, RetentionTable, Tokenizer
-from vgtok.cli.detections import Job, Pictures, write_coco, write_csv
-from vgtok.cli.video import FrameLog, logged_frames
+from vgtok.cli.detections import Job, Pictures, is_record, write_coco, write_csv
+from vgtok.cli.video import logged_frames
 from vgtok.data.coco import open_coco
 from vgtok.data.dataset import AnnotatedDataset
 from vgtok.data.visdrone import category_of, line_of, open_visdrone
@@ -215,7 +215,8 @@ def _frames(data: bytes, folder: Path) -> None:
     path = folder / "a.frames.jsonl"
     path.write_bytes(data)
     write_csv(folder / "frames.csv", logged_frames(folder, _SETTINGS))
-    for entry in FrameLog(path, _HEADER):
+    log = Journal(path, _HEADER, is_record, number_field="frame", restart=True)
+    for entry in log.entries.values():
         sum((entry["tokens"], entry["retained"], *entry["ms"].values()))
 
 
