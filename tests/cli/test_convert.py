@@ -1,4 +1,4 @@
-"""`vgtok convert`: checkpoints to models and back."""
+"""`vgtok convert`: checkpoints to models and back, annotations to other formats and back."""
 
 import json
 from pathlib import Path
@@ -7,10 +7,18 @@ import pytest
 import torch
 
 from tests.command_line import Run
+from tests.data.folders import write_visdrone
 from tests.detect.small_models import SMALL, small_detector
 from vgtok.detect import checkpoint
 from vgtok.detect.checkpoint import write_co_detr
 from vgtok.detect.saving import load_detector
+
+CARS = "10,10,20,20,1,4,0,0\n50,10,20,20,1,4,0,1\n0,40,30,30,0,0,0,0\n"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    return f"visdrone:{write_visdrone(tmp_path / 'visdrone', {'a': CARS})}"
 
 
 def test_convert_there_and_back(vgtok: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,3 +60,21 @@ def test_convert_refuses_in_one_line(vgtok: Run, tmp_path: Path) -> None:
         assert len(err.strip().splitlines()) == 1
         assert message in err
     assert not (tmp_path / "out").exists()
+
+
+def test_convert_goes_there_and_back(vgtok: Run, data: str, tmp_path: Path) -> None:
+    code, out, _ = vgtok("convert", data, "--to", "coco", "--out", tmp_path / "v.json", "--json")
+    there = json.loads(out)
+    assert (code, there["objects"], there["regions"]) == (0, 2, 1)
+    code, out, _ = vgtok("convert", there["spec"], "--to", "visdrone", "--out", tmp_path / "back")
+    assert code == 0
+    assert "2 objects, 1 ignored regions" in out
+    assert (tmp_path / "back" / "annotations" / "a.txt").read_text() == CARS
+
+
+def test_convert_says_what_is_lost(vgtok: Run, data: str, tmp_path: Path) -> None:
+    _, out, _ = vgtok("convert", data, "--to", "yolo", "--out", tmp_path / "yolo")
+    assert "lost: 1 x region left out" in out
+    code, _, err = vgtok("convert", data, "--to", "voc", "--out", tmp_path / "voc")
+    assert code == 1
+    assert "'voc' is not a format" in err

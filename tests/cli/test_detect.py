@@ -1,4 +1,4 @@
-"""`vgtok detect`, `models`, `convert co-detr` and `evaluate --model` as a user meets them."""
+"""`vgtok detect` on images: outputs, resuming, and files that fail."""
 
 import csv
 import json
@@ -11,7 +11,6 @@ from PIL import Image
 
 from tests.cli.conftest import counting
 from tests.command_line import Run
-from tests.data.folders import write_visdrone
 from tests.detect.small_models import small_detector
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import save_detector
@@ -178,27 +177,3 @@ def test_a_frame_the_model_cannot_take_stops_nothing(
     assert code == 1
     assert "1.png: out of memory" in err
     assert [row["input"] for row in json.loads(out)["frames"]] == ["0.png", "2.png"]
-
-
-def test_evaluate_runs_a_model(vgtok: Run, model: Path, tmp_path: Path) -> None:
-    folder = write_visdrone(tmp_path / "visdrone", dict.fromkeys("abcd", "10,10,20,20,1,4,0,0\n"))
-    for number, name in enumerate("abc"):
-        Image.fromarray(picture(number)).save(folder / "images" / f"{name}.jpg")
-    data = ("--data", f"visdrone:{folder}")
-    code, out, err = vgtok("evaluate", "--model", model, *data, "--budget", 0.5, "--limit", 2, "--json")
-    assert code == 0, err
-    document = json.loads(out)
-    assert (document["images"], document["instances"], document["budget"]) == (2, 2, 0.5)
-    assert document["retained"] == pytest.approx(0.5, abs=0.05)
-    assert len(document["missing_classes"]) == 7
-    save_detector(Detector(small_detector().model, canvas=(192, 128), budget=1.0), tmp_path / "released")
-    _, out, _ = vgtok("evaluate", "--model", tmp_path / "released", *data, "--limit", 2, "--json")
-    assert (json.loads(out)["budget"], json.loads(out)["retained"]) == (1.0, 1.0)
-    code, out, _ = vgtok("evaluate", "--model", model, *data, "--budget", 0.5, "--report", tmp_path / "report")
-    assert code == 0
-    assert "not known to the model" in out
-    report = json.loads((tmp_path / "report" / "evaluation.json").read_text(encoding="utf-8"))
-    assert (report["source"], report["model"], report["budget"]) == (data[1], str(model), 0.5)
-    assert "not known to the model" in (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
-    assert "give either --predictions" in vgtok("evaluate", *data)[2]
-    assert "goes with --model" in vgtok("evaluate", "--predictions", "p.json", "--limit", 2, *data)[2]
