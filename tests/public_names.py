@@ -60,10 +60,18 @@ def _signature(value: Callable[..., object]) -> str:
     if inspect.isclass(value) and (issubclass(value, Enum) or not {"__init__", "__new__"} & vars(value).keys()):
         return ""
     signature = inspect.signature(value)
-    plain = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()]
+    plain = [
+        parameter.replace(annotation=inspect.Parameter.empty, default=_ordered(parameter.default))
+        for parameter in signature.parameters.values()
+    ]
     text = str(signature.replace(parameters=plain, return_annotation=inspect.Signature.empty))
     # Functions and objects among the defaults print the address they live at.
     return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def _ordered(default: object) -> object:
+    """Return a set as a sorted list: the order of its elements differs from process to process."""
+    return sorted(default) if isinstance(default, frozenset) else default
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class VGTokError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base class of all errors of this library."""
 
 
 class InputError(VGTokError, ValueError):
@@ -26,15 +26,15 @@ class BudgetError(InputError):
 
 
 class RunInterruptedError(VGTokError):
-    """A run was asked to stop, and has saved what it had."""
+    """A run was interrupted and has saved its state."""
 
 
 _EXTRAS = {"torch": "detect", "scipy": "detect", "safetensors": "detect"}
-"""The extra of this package that brings what `pip install vgtok` leaves out."""
+"""The extra that installs each package `pip install vgtok` leaves out."""
 
 
 def missing_package(error: ModuleNotFoundError) -> Exception:
-    """The error to raise for a package that is not there: what to install, where an extra brings it."""
+    """Return the error to raise for a package that is not installed, naming the extra that installs it."""
     package = (error.name or "").partition(".")[0]
     if package not in _EXTRAS:
         return error
@@ -48,7 +48,7 @@ _EXPECTED = {int: "a whole number, 0 or more", float: "a finite number", str: "t
 
 
 def check_fields(config: "DataclassInstance", *, positive: Sequence[str] = ()) -> None:
-    """Refuse the first field of a dataclass whose value is not of its type; those in `positive` must be above 0."""
+    """Raise InputError for the first field of a dataclass that is not of its type or, if in `positive`, not above 0."""
     kinds = get_type_hints(type(config))
     for name in (item.name for item in fields(config)):
         value = getattr(config, name)
@@ -80,7 +80,7 @@ def _fits(value: Any, kind: Any) -> bool:
     if kind is int:
         return isinstance(value, Integral) and not isinstance(value, bool) and 0 <= int(value) < _LARGEST
     if kind is float:
-        # A whole number may be beyond every float.
+        # An integer may be too large for a float.
         if isinstance(value, Integral) and abs(int(value)) > _LARGEST:
             return False
         return isinstance(value, Real) and not isinstance(value, bool) and abs(float(value)) < 1e300

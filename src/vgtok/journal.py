@@ -46,7 +46,7 @@ class Journal:
                 f"{path}: left by a run over other images or settings (it differs in {', '.join(differing)}); choose "
                 "another --out or delete it"
             )
-        # Without a whole header nobody knows what the rest was made with.
+        # Without its header it is unknown what the entries were made with.
         kept = {} if found is None or differing else _positions(path, is_whole, number_field)
         self._stored = _Stored(path, _compacted(path, self.settings, kept))
 
@@ -115,7 +115,7 @@ def parsed(line: bytes) -> Entry | None:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value of an entry is a finite number that every computation can take."""
+    """Return whether a value is a finite number small enough to compute with."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
 
 

@@ -49,7 +49,7 @@ def test_flat_regions_stay_flat(resampling: Resampling) -> None:
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(2, 20))
 @settings(max_examples=30, deadline=None)
-def test_cell_centres_equal_bicubic_resizing(rows: int, columns: int, side: int) -> None:
+def test_cell_centers_equal_bicubic_resizing(rows: int, columns: int, side: int) -> None:
     table = torch.randn(side, side, 5, generator=torch.Generator().manual_seed(side))
     resized = functional.interpolate(
         table.permute(2, 0, 1)[None], size=(rows, columns), mode="bicubic", align_corners=False

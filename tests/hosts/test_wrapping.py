@@ -28,7 +28,7 @@ from vgtok.errors import BudgetError, InputError
 SMALL: dict[str, Any] = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3}
 
 
-def randomised(model: nn.Module) -> Any:
+def randomized(model: nn.Module) -> Any:
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -37,11 +37,11 @@ def randomised(model: nn.Module) -> Any:
 
 
 def vit(kind: Any = ViTModel) -> Any:
-    return randomised(kind(ViTConfig(image_size=128, intermediate_size=96, **SMALL)))
+    return randomized(kind(ViTConfig(image_size=128, intermediate_size=96, **SMALL)))
 
 
 def dinov2(kind: Any = Dinov2Model) -> Any:
-    return randomised(kind(Dinov2Config(image_size=112, patch_size=14, **SMALL)))
+    return randomized(kind(Dinov2Config(image_size=112, patch_size=14, **SMALL)))
 
 
 def pixels(height: int, width: int, count: int = 2) -> torch.Tensor:
@@ -243,17 +243,17 @@ def test_where_gradients_flow_nothing_is_kept() -> None:
 
 
 def loaded(model: nn.Module) -> None:
-    model.load_state_dict(randomised(vit()).state_dict())
+    model.load_state_dict(randomized(vit()).state_dict())
 
 
 def assigned(model: nn.Module) -> None:
-    model.load_state_dict(randomised(vit()).state_dict(), assign=True)
+    model.load_state_dict(randomized(vit()).state_dict(), assign=True)
 
 
 def stepped(model: nn.Module, **settings: Any) -> None:
-    optimiser = torch.optim.AdamW(model.parameters(), lr=0.1, **settings)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, **settings)
     model(IMAGES).last_hidden_state.square().sum().backward()
-    optimiser.step()
+    optimizer.step()
 
 
 def stepped_at_once(model: nn.Module) -> None:

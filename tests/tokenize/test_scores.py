@@ -122,7 +122,7 @@ def test_a_lone_target_scores_highest_where_it_is(name: str) -> None:
 def test_entropy_equals_scikit_image() -> None:
     image = noise(64, 96)
     bins = (CanvasPixels(image).luma >> 11).astype(np.uint8)
-    # A 16-px footprint centred on a cell is that cell alone.
+    # A 16-px footprint centered on a cell is that cell alone.
     local = skimage.filters.rank.entropy(bins, np.ones((16, 16), dtype=np.uint8))
     np.testing.assert_allclose(SCORES["entropy"](CanvasPixels(image)).fine[:4, :6], local[8::16, 8::16], atol=1e-6)
 

@@ -1,4 +1,4 @@
-"""Tokens and pixels to dense feature maps: packed vision transformers."""
+"""Encode tokens and pixels to dense feature maps with packed vision transformers."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What an encoder is, as one frozen dataclass, and the configurations by name: every size of both families."""
+"""The configuration of an encoder, and all sizes of both families by name; imports no torch."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -7,14 +7,17 @@ from vgtok.errors import InputError, check_fields
 from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent
 
 Position = Literal["center", "corner", "mean"]
-"""Where a coarse token reads position: its center, its first cell, or (table only) the mean over its cells."""
+"""Where a coarse token reads its position: at its center, at its first cell, or (table only) as the mean over cells."""
 
 Resampling = Literal["area", "bilinear", "bicubic"]
-"""How a coarse region becomes one patch: block means, two-tap bilinear, or antialiased bicubic."""
+"""How a coarse region is resized to one patch: block means, two-tap bilinear, or antialiased bicubic."""
 
 Padding = Literal["exact", "scaled", "dropped"]
-"""The zero cells that fill an edge window attend as keys in released models: as many as the dense model has, as many
-times the share of tokens the window keeps, or none."""
+"""How many of the zero cells that pad an edge window act as keys.
+
+In released dense models all of them do. 'exact' keeps that number, 'scaled' multiplies it by the share of tokens the
+window keeps, 'dropped' ignores padding.
+"""
 
 IMAGENET_MEAN = (123.675, 116.28, 103.53)
 IMAGENET_STD = (58.395, 57.12, 57.375)
@@ -25,12 +28,12 @@ class EncoderConfig:
     """One vision transformer.
 
     `window` is the side of attention windows in cells, `global_blocks` the blocks that attend over the whole image;
-    without a window every block does. `table` is the (rows, columns) of the position table, `prefix` the number of
-    tokens that stand for no region (class, registers), `hidden` the width inside the MLP; without `out_norm_eps` there
-    is no norm after the last block. `fusion` names the coarse
-    sizes in pixels that fuse the base patches they cover: both for a quadtree, 32 alone for Single-pass. With
-    `proportional` the logit of a coarse key is raised by the logarithm of the cells it covers. Rows and columns of the
-    grid are rounded up to a multiple of `grid_multiple` cells; those beyond the frame hold zeros and run as the others.
+    without a window all blocks do. `table` is the (rows, columns) of the position table, `prefix` the number of tokens
+    that stand for no region (class, registers), `hidden` the width inside the MLP. Without `out_norm_eps` there is no
+    norm after the last block. `fusion` lists the coarse sizes in pixels that fuse the base patches they cover: both for
+    a quadtree, 32 alone for Single-pass. With `proportional` the logit of a coarse key is raised by the logarithm of
+    the cells it covers. Rows and columns are rounded up to a multiple of `grid_multiple` cells; cells beyond the image
+    hold zeros and run like all others.
     """
 
     dim: int
@@ -85,18 +88,18 @@ class EncoderConfig:
         return self.dim // self.heads
 
     def grid_of(self, extent: Extent) -> tuple[int, int]:
-        """Rows and columns of cells a frame of this extent is run as."""
+        """Return the rows and columns of cells a canvas of this extent is run as."""
         step = self.grid_multiple
         return -(-extent.rows(CELL) // step) * step, -(-extent.columns(CELL) // step) * step
 
     def is_global(self, block: int) -> bool:
-        """Whether a block attends over the whole image."""
+        """Return whether a block attends over the whole image."""
         return self.window is None or block in self.global_blocks
 
     def windowed(self, window: int = 24) -> "EncoderConfig":
-        """The same weights laid out for detection: windows, a global block every third, no class token.
+        """Return the configuration for detection: windows, every third block global, no class token.
 
-        A coarse key then counts for the cells it covers, which `vgtok study fidelity` finds better inside windows.
+        It sets `proportional`, which `vgtok study fidelity` finds better inside windows.
         """
         every_third = tuple(range(2, self.depth, 3))
         return replace(self, window=window, global_blocks=every_third, prefix=0, proportional=True)
@@ -117,7 +120,7 @@ def _eva02(dim: int, depth: int, heads: int, global_blocks: tuple[int, ...], *, 
         window=24,
         global_blocks=global_blocks,
         out_norm_eps=1e-5,
-        # With windows it keeps features nearer to dense ones: vgtok study fidelity.
+        # With windows this keeps features closer to dense ones: vgtok study fidelity.
         proportional=True,
     )
 
@@ -140,7 +143,7 @@ CONFIGS: dict[str, EncoderConfig] = {
 
 
 def configuration(name: str, **changes: Any) -> EncoderConfig:
-    """The configuration called `name`, with fields changed by keyword."""
+    """Return the configuration called `name`, with fields changed by keyword."""
     if name not in CONFIGS:
         raise InputError(f"config: '{name}' is not one of {', '.join(CONFIGS)}")
     return replace(CONFIGS[name], **changes)

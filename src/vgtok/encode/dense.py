@@ -1,4 +1,7 @@
-"""The same encoder on the whole grid: the dense reference, a control, and each way to run a frame by name."""
+"""Run the encoder on the whole grid: the dense reference, a control, and all modes by name.
+
+The code shares no attention path with the packed encoder, so that their equality is a test of both.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,7 +39,7 @@ def encode_dense(encoder: Encoder, images: Tensor) -> Features:
 
 
 def encode_control(encoder: Encoder, images: Sequence[Tensor], tokens: Sequence[Tokens]) -> Features:
-    """Embed the tokens of B (3, H, W) images of one size, scatter them at once, then run every cell."""
+    """Embed the tokens of B (3, H, W) images of one size, expand them to cells at once, then run every cell."""
     images = valid_areas(images, tokens, encoder.config)
     packing = pack(tokens, encoder.config)
     if len(set(packing.grids)) > 1:
@@ -70,7 +73,7 @@ def _run_grid(encoder: Encoder, cells: Tensor, grid: tuple[int, int]) -> Feature
 
 
 def grid_rotations(config: EncoderConfig, grid: tuple[int, int], device: torch.device) -> Tensor | None:
-    """(P + rows * columns, head_dim / 2) rotations of a whole grid or window."""
+    """Return (P + rows * columns, head_dim / 2) rotations of a whole grid or window."""
     if not config.rope:
         return None
     shares = torch.meshgrid(*(torch.arange(side, device=device) / side for side in grid), indexing="ij")
@@ -106,12 +109,12 @@ class GridRoute(Route):
         return out.transpose(2, 3).flatten(3, 4).flatten(1, 2)[:, :rows, :columns].flatten(1, 2)
 
     def _attended(self, attention: Attention, x: Tensor) -> Tensor:
-        """(B, L, D) to (B, L, D), all L attending to each other."""
+        """(B, L, D) to (B, L, D); all L attend to each other."""
         q, k, v = (part.transpose(1, 2) for part in attention.project(x, self.rotations))
         return attention.merge(functional.scaled_dot_product_attention(q, k, v).transpose(1, 2))
 
     def survivors(self, branch: Tensor, rate: float) -> Tensor:
-        """(B, 1, 1) drop-path factors for the (B, L, D) branch."""
+        """Draw (B, 1, 1) drop-path factors for the (B, L, D) branch."""
         return draw_survivors(len(branch), rate, branch)[:, None, None]
 
 
@@ -119,12 +122,12 @@ class GridRoute(Route):
 
 
 def canvas_pixels(canvas: Canvas, encoder: Encoder) -> Tensor:
-    """The valid pixels as (3, H, W) uint8 on the encoder's device: a view where that is the host."""
+    """Return the valid pixels as (3, H, W) uint8 on the encoder's device; a view on the CPU."""
     return torch.from_numpy(canvas.image).permute(2, 0, 1).to(encoder.embedding.table.device)
 
 
 def run_dense(encoder: Encoder, canvas: Canvas, tokenizer: Tokenizer) -> Tensor:
-    """Every cell a token: (D, rows, columns). The tokenizer is not asked."""
+    """Run every cell as a token: (D, rows, columns). The tokenizer is not used."""
     with torch.inference_mode():
         return encode_dense(encoder, canvas_pixels(canvas, encoder)[None]).maps[0]
 
@@ -137,7 +140,7 @@ def run_packed(encoder: Encoder, canvas: Canvas, tokenizer: Tokenizer) -> Tensor
 
 
 def run_control(encoder: Encoder, canvas: Canvas, tokenizer: Tokenizer) -> Tensor:
-    """Tokenize, scatter at once, run every cell: (D, rows, columns)."""
+    """Tokenize, expand to cells at once, run every cell: (D, rows, columns)."""
     with torch.inference_mode():
         return encode_control(encoder, [canvas_pixels(canvas, encoder)], [tokenizer.partition(canvas)]).maps[0]
 
@@ -147,9 +150,9 @@ RUN_MODES: dict[str, Callable[[Encoder, Canvas, Tokenizer], Tensor]] = {
     "packed": run_packed,
     "control": run_control,
 }
-"""The three executions by name."""
+"""The three modes by name."""
 
 
 def cell_similarity(features: Tensor, reference: Tensor) -> NDArray[np.float32]:
-    """Cosine similarity of two (D, rows, columns) maps, cell by cell: (rows, columns)."""
+    """Return the cosine similarity of two (D, rows, columns) maps per cell, (rows, columns)."""
     return np.asarray(functional.cosine_similarity(features, reference, dim=0).cpu().numpy())

@@ -1,4 +1,7 @@
-"""Pixels under tokens to embeddings: where tokens lie, their patches and positions, and the fusion of coarse tokens."""
+"""Embed tokens: gather and resize the pixels under each, add its position, and fuse the base patches of coarse ones.
+
+Images and a `Packing` enter, the packed (N, D) sequence leaves.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +18,12 @@ from vgtok.tokenize.geometry import CELL
 
 @dataclass(frozen=True)
 class Layout:
-    """Tensors over the N' tokens that stand for regions, in cells; see `Packing` for `slot`, `prefix`, `cells`.
+    """A `Packing` as tensors over the N' tokens that stand for regions; see there for `slot`, `prefix` and `cells`.
 
-    `row` and `column` count in the image, `canvas_row` and `canvas_column` in the frame of `grid_rows` x `grid_columns`
-    it may be a crop of. `center_row` and `center_column`, in the frame as well, are where a token reads its position:
-    the middle of the first cell is 0.5.
-    `members` lists, per image, the tokens of each span.
+    `row` and `column` are cells of the image, `canvas_row` and `canvas_column` cells of the canvas of `grid_rows` x
+    `grid_columns` that the image may be a crop of. `center_row` and `center_column` are where a token reads its
+    position, on the canvas too; the middle of the first cell is 0.5. `covered` counts the cells of a token, `members`
+    lists the tokens of each span per image.
     """
 
     row: Tensor
@@ -39,9 +42,9 @@ class Layout:
 
 
 def lay_out(packing: Packing, config: EncoderConfig, device: torch.device) -> Layout:
-    """Move a packing to the device and find the point each token stands for."""
+    """Move a packing to the device and compute the point at which each token reads its position."""
     covered_rows, covered_columns = packing.covered
-    frames = np.array([crop.grid for crop in packing.crops], dtype=np.int64)[packing.image]
+    canvases = np.array([crop.grid for crop in packing.crops], dtype=np.int64)[packing.image]
     corners = np.array([crop.corner for crop in packing.crops], dtype=np.int64)[packing.image]
     canvas_row, canvas_column = packing.row + corners[:, 0], packing.column + corners[:, 1]
     if config.position == "corner":
@@ -57,8 +60,8 @@ def lay_out(packing: Packing, config: EncoderConfig, device: torch.device) -> La
         column=tensor(packing.column),
         canvas_row=tensor(canvas_row),
         canvas_column=tensor(canvas_column),
-        grid_rows=tensor(frames[:, 0]),
-        grid_columns=tensor(frames[:, 1]),
+        grid_rows=tensor(canvases[:, 0]),
+        grid_columns=tensor(canvases[:, 1]),
         center_row=tensor(center_row),
         center_column=tensor(center_column),
         covered=tensor(covered_rows * covered_columns),
@@ -79,7 +82,7 @@ def lay_out(packing: Packing, config: EncoderConfig, device: torch.device) -> La
 
 
 def normalize(pixels: Tensor, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
-    """(..., 3, H, W) 8-bit RGB to zero mean and unit deviation; floats are taken as normalized already."""
+    """Normalize (..., 3, H, W) uint8 RGB by mean and standard deviation; floats count as normalized already."""
     if pixels.dtype != torch.uint8:
         return pixels.to(dtype)
     mean = torch.tensor(config.mean, device=pixels.device, dtype=dtype).view(3, 1, 1)
@@ -111,7 +114,7 @@ def cell_patches(image: Tensor, row: Tensor, column: Tensor, config: EncoderConf
 def region_patches(
     image: Tensor, row: Tensor, column: Tensor, span: int, config: EncoderConfig, dtype: torch.dtype
 ) -> Tensor:
-    """Cells under (n,) tokens of `span` cells a side, first cell (row, column): (n, span, span, 3, patch, patch)."""
+    """Gather the cells of (n,) tokens of `span` x `span` cells from (row, column): (n, span, span, 3, patch, patch)."""
     step = torch.arange(span, device=image.device)
     down = (row[:, None, None] + step[:, None]).expand(-1, span, span)
     right = (column[:, None, None] + step[None, :]).expand(-1, span, span)
@@ -119,7 +122,7 @@ def region_patches(
 
 
 def resample(cells: Tensor, resampling: Resampling) -> Tensor:
-    """Regions of (n, span, span, 3, patch, patch) cells to one patch each, (n, 3, patch, patch)."""
+    """Resize regions of (n, span, span, 3, patch, patch) cells to one patch each, (n, 3, patch, patch)."""
     count, span, _, _, patch, _ = cells.shape
     # (n, span, span, 3, patch, patch) to (n, 3, span * patch, span * patch)
     region = cells.permute(0, 3, 1, 4, 2, 5).reshape(count, 3, span * patch, span * patch)
@@ -127,7 +130,7 @@ def resample(cells: Tensor, resampling: Resampling) -> Tensor:
         return region[:, :, :patch, :patch]
     if resampling == "area":
         return functional.avg_pool2d(region, span)
-    # In full precision: there is no antialiasing kernel for half on every device.
+    # In fp32: not every device has an antialiasing kernel for half precision.
     small = functional.interpolate(
         region.float(), size=(patch, patch), mode=resampling, align_corners=False, antialias=resampling == "bicubic"
     )
@@ -137,13 +140,13 @@ def resample(cells: Tensor, resampling: Resampling) -> Tensor:
 # Positions.
 
 _SHARPNESS = -0.75
-"""The cubic kernel's free parameter in torch's own bicubic resizing, which dense models are run with."""
+"""Free parameter of the cubic kernel, as in torch's bicubic resizing, which dense models use."""
 
 
 def read_table(table: Tensor, row: Tensor, column: Tensor) -> Tensor:
     """Read an (R, C, D) table at (N,) points given as shares of the image, 0 to 1: (N, D).
 
-    At the centers of a grid's cells this is `interpolate(mode="bicubic", align_corners=False)` to that grid.
+    At the centers of the cells of a grid this equals `interpolate(mode="bicubic", align_corners=False)` to that grid.
     """
     rows, columns, dim = table.shape
     row_index, row_weight = _taps(row, rows)
@@ -151,14 +154,14 @@ def read_table(table: Tensor, row: Tensor, column: Tensor) -> Tensor:
     # (N, 4, 4) taps flattened to (N, 16) rows of the flat table
     index = (row_index[:, :, None] * columns + column_index[:, None, :]).flatten(1)
     weight = (row_weight[:, :, None] * column_weight[:, None, :]).flatten(1)
-    # A bag per token sums its sixteen weighted rows without ever holding (N, 16, D).
+    # One bag per token sums its sixteen weighted rows without an (N, 16, D) tensor.
     return functional.embedding_bag(
         index, table.reshape(rows * columns, dim), per_sample_weights=weight.to(table.dtype), mode="sum"
     )
 
 
 def _taps(share: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Four table indices and their cubic weights per point, both (N, 4); beyond the edge the edge repeats."""
+    """Return four table indices and their cubic weights per point, both (N, 4); the edge repeats."""
     source = share.double() * size - 0.5
     below = source.floor()
     offsets = torch.arange(-1, 3, device=share.device)
@@ -173,15 +176,15 @@ def _taps(share: Tensor, size: int) -> tuple[Tensor, Tensor]:
 # Embeddings.
 
 _CELLS_AT_ONCE = 2048
-"""Cells whose pixels are floats at one time: at low budgets they would outweigh everything the blocks hold."""
+"""Most cells whose pixels are floats at one time; at low budgets all of them would exceed the memory of the blocks."""
 
 
 class FusionStage(nn.Module):
-    """One coarse size: the base patches it covers, halved per side until one is left, through a zero linear map."""
+    """Fusion of one coarse size: halve the grid of base patches until one is left, then a linear map, zero at first."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        # A 2 x 2 convolution of stride 2, as a linear map of four neighbours: the same parameters.
+        # A 2 x 2 convolution of stride 2, as a linear map of four neighbors: the same parameters.
         self.reduce = nn.Linear(4 * dim, dim)
         self.out = nn.Linear(dim, dim)
         nn.init.zeros_(self.out.weight)
@@ -199,7 +202,7 @@ class FusionStage(nn.Module):
 
 
 class Fusion(nn.Module):
-    """What a coarse token learns of the base patches under it: a second patch projection and a stage per size."""
+    """Features of the base patches under a coarse token: a second patch projection and a stage per size."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -207,7 +210,7 @@ class Fusion(nn.Module):
         self.stages = nn.ModuleDict({str(size // CELL): FusionStage(config.dim) for size in config.fusion})
 
     def forward(self, cells: Tensor) -> Tensor:
-        """(n, span, span, 3, patch, patch) cells of coarse tokens to what is added to their vectors, (n, D)."""
+        """(n, span, span, 3, patch, patch) cells of coarse tokens to the (n, D) added to their embeddings."""
         stage = self.stages[str(cells.shape[1])]
         fused: Tensor = stage(self.projection(cells.flatten(3)))
         return fused
@@ -228,7 +231,7 @@ class Embedding(nn.Module):
         nn.init.zeros_(self.projection.bias)
 
     def forward(self, images: Sequence[Tensor], packing: Packing, layout: Layout) -> Tensor:
-        """B images, each (3, H, W), laid out by `packing`, to the packed (N, D) sequence."""
+        """Embed B images, each (3, H, W), as the packed (N, D) sequence."""
         sequence = self.projection.weight.new_empty(len(packing), self.config.dim)
         if self.config.prefix:
             sequence[layout.prefix.flatten()] = self.prefix.repeat(len(images), 1)
@@ -241,7 +244,7 @@ class Embedding(nn.Module):
         return sequence
 
     def _embedded(self, image: Tensor, row: Tensor, column: Tensor, span: int) -> Tensor:
-        """(n,) tokens of one span in a (3, H, W) image to (n, D), position left out."""
+        """Embed (n,) tokens of one span of a (3, H, W) image without position: (n, D)."""
         cells = region_patches(image, row, column, span, self.config, self.projection.weight.dtype)
         vectors: Tensor = self.projection(resample(cells, self.config.resampling).flatten(1))
         if self.fusion is not None and str(span) in self.fusion.stages:
@@ -249,7 +252,7 @@ class Embedding(nn.Module):
         return vectors
 
     def position(self, layout: Layout, chosen: Tensor, span: int) -> Tensor:
-        """(n, D) of the position table for the (n,) chosen tokens of one span."""
+        """Read the position table for the (n,) chosen tokens of one span: (n, D)."""
         rows, columns = layout.grid_rows[chosen], layout.grid_columns[chosen]
         if self.config.position != "mean" or span == 1:
             return read_table(self.table, layout.center_row[chosen] / rows, layout.center_column[chosen] / columns)
@@ -265,7 +268,7 @@ class Embedding(nn.Module):
 
 
 def project_grid(embedding: Embedding, images: Tensor) -> Tensor:
-    """The dense model's embedding: normalized (B, 3, rows * patch, columns * patch) to (B, rows * columns, D)."""
+    """Embed every cell: normalized (B, 3, rows * patch, columns * patch) to (B, rows * columns, D)."""
     patch = embedding.config.patch
     weight = torch.unflatten(embedding.projection.weight, 1, (3, patch, patch))
     grid = functional.conv2d(images, weight, embedding.projection.bias, stride=patch)

@@ -1,4 +1,4 @@
-"""Describe models of transformers and timm that can run on the tokens of a budget."""
+"""Adapters for the models of transformers and timm that `wrap` supports, one per family."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,12 @@ _HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 @dataclass(frozen=True)
 class Host:
-    """One kind of model: `describe` gives its configuration, `has_fixed_size` whether it takes one image size only."""
+    """One family of models.
+
+    `method` is the method `wrap` replaces and `filter` renames the weights. `describe` returns the configuration of a
+    model, `has_fixed_size` whether it accepts one image size only, `answer` its output for a (B, P + cells, D) sequence
+    and `normalization` the mean and standard deviation of its images.
+    """
 
     method: str
     filter: Filter
@@ -27,7 +32,7 @@ class Host:
 
 
 def find_host(model: nn.Module) -> tuple[nn.Module, Host]:
-    """The backbone inside `model`, itself or below it, and what kind it is; refused where there is none."""
+    """Return the backbone in `model` and its adapter; raise InputError if there is none."""
     for module in model.modules():
         for kind in type(module).__mro__:
             host = HOSTS.get((kind.__module__.partition(".")[0], kind.__name__))
@@ -96,7 +101,7 @@ def _answer_dinov2(model: Any, sequence: Tensor, options: Mapping[str, Any]) -> 
 def _transformers_output(sequence: Tensor, pooled: Tensor | None, options: Mapping[str, Any]) -> Any:
     from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-    # Its fields are annotated as FloatTensor, which half precision is not.
+    # The fields are annotated as FloatTensor, which excludes half precision.
     fields: dict[str, Any] = {"last_hidden_state": sequence, "pooler_output": pooled}
     output = BaseModelOutputWithPooling(**fields)
     return output.to_tuple() if options.get("return_dict") is False else output
@@ -143,4 +148,4 @@ HOSTS: dict[tuple[str, str], Host] = {
     ("timm", "VisionTransformer"): _TIMM,
     ("timm", "Eva"): _TIMM,
 }
-"""Library and class name of every backbone that can be wrapped."""
+"""The adapter of each supported backbone, by library and class name."""

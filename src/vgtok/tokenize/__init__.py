@@ -1,4 +1,4 @@
-"""Pixels to tokens: a strict partition of an image at the budget you name; numpy and OpenCV, no torch."""
+"""Turn images into tokens: a strict partition of each image at a token budget, with numpy and OpenCV."""
 
 from typing import TYPE_CHECKING
 

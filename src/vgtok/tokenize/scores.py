@@ -1,4 +1,7 @@
-"""Scores: how much fine structure each cell, node and root of an image shows."""
+"""Scores: how much fine structure each cell, node and root of a canvas shows.
+
+`CanvasPixels` enter, a `Pyramid` of values leaves; patches with higher values are split first.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -16,10 +19,10 @@ TOP_HAT_WIDTHS = (5, 9, 17)
 
 
 def top_hat_cells(pixels: CanvasPixels, width: int = max(TOP_HAT_WIDTHS)) -> Grid:
-    """Largest white or black top-hat response of a square element inside each cell.
+    """Return the largest white or black top-hat response of a square element in each cell.
 
-    One width stands for all below it: an opening by a larger square never exceeds one by a smaller square, so the
-    maximum over 5, 9 and 17 px in both polarities is the 17-px pair, in every pixel.
+    The largest width suffices: an opening by a larger square never exceeds one by a smaller square, so the maximum over
+    5, 9 and 17 px in both polarities equals the 17-px response in every pixel.
     """
     element = np.ones((width, width), dtype=np.uint8)
 
@@ -38,17 +41,17 @@ def top_hat_cells(pixels: CanvasPixels, width: int = max(TOP_HAT_WIDTHS)) -> Gri
 
 
 def top_hat(pixels: CanvasPixels) -> Pyramid:
-    """Separability from the surround: the multi-scale morphological top-hat, the score VGTok ships."""
+    """Multi-scale morphological top-hat: contrast to the surroundings. The default score."""
     return nest(top_hat_cells(pixels))
 
 
 def lambda_min(pixels: CanvasPixels) -> Pyramid:
-    """The structure tensor's smaller eigenvalue, in the shipped half-size reading."""
+    """The smaller eigenvalue of the structure tensor, read at half size as by the default gate."""
     return nest(lambda_min_cells(pixels))
 
 
 def fused(pixels: CanvasPixels) -> Pyramid:
-    """Top-hat and lambda_min (full size, 5 px window), each divided by its largest cell in the image, added."""
+    """Sum of top-hat and lambda_min (full size, 5 px window), each divided by its largest value in the image."""
     total = np.zeros(pixels.extent.grid_shape(CELL), dtype=np.float32)
     for cells in (top_hat_cells(pixels), lambda_min_cells(pixels, PAPER_FUSED)):
         peak = cells.max()
@@ -62,14 +65,14 @@ def fused(pixels: CanvasPixels) -> Pyramid:
 _SQUARE = np.ones((9, 9), dtype=np.uint8)
 
 _NEIGHBORHOOD = 7
-"""Cells a side of the square a cell is compared with: 112 px, a few vehicles wide."""
+"""Side in cells of the square a cell is compared with: 112 px, a few vehicles wide."""
 
 _FLOOR = 2.0**18
-"""Clutter a neighbourhood is charged for at least, so that noise on empty ground does not count as objects."""
+"""Smallest clutter of a neighborhood, so that noise on empty ground does not count as objects."""
 
 
 def _lines() -> tuple[NDArray[np.uint8], ...]:
-    """Eight straight elements on the half-size grid, 5 to 7 px long, about 22 degrees apart."""
+    """Return eight straight elements on the half-size grid, 5 to 7 px long, about 22 degrees apart."""
     shallow = np.zeros((7, 7), dtype=np.uint8)
     shallow[[2, 2, 3, 3, 3, 4, 4], np.arange(7)] = 1
     diagonal = np.eye(5, dtype=np.uint8)
@@ -82,7 +85,7 @@ _LINES = _lines()
 
 
 def compact(pixels: CanvasPixels) -> Pyramid:
-    """Compact two-dimensional contrast, supported by its neighbours and divided by the clutter around."""
+    """Compact two-dimensional contrast, weighted by that of the neighbors and divided by the clutter around."""
     contrast, clutter = _contrast_and_clutter(pixels)
     evidence = np.floor(contrast.astype(np.float64) * np.sqrt(lambda_min_cells(pixels).astype(np.float64)))
     support, price = _neighborhood(evidence), _neighborhood(clutter) + _FLOOR
@@ -92,10 +95,10 @@ def compact(pixels: CanvasPixels) -> Pyramid:
 
 
 def _worth_of_roots(middle: Grid) -> Grid:
-    """(2R, 2C) to (R, C): the threshold at which a root's children stop paying for its split.
+    """Return the threshold up to which the split of a root pays off: (2R, 2C) node scores to (R, C).
 
-    Splitting a root costs as much as splitting a child. It pays while the children's surplus over the threshold exceeds
-    the threshold itself, that is while it lies below the largest of (sum of the k best children) / (k + 1).
+    Splitting a root costs as much as splitting a node. It pays off while the surplus of its nodes over the threshold
+    exceeds the threshold, that is below the largest of (sum of the k best nodes) / (k + 1).
     """
     rows, columns = middle.shape
     four = middle.reshape(rows // 2, 2, columns // 2, 2).transpose(0, 2, 1, 3).reshape(rows // 2, columns // 2, 4)
@@ -104,7 +107,7 @@ def _worth_of_roots(middle: Grid) -> Grid:
 
 
 def _contrast_and_clutter(pixels: CanvasPixels) -> tuple[Grid, Grid]:
-    """Per cell the largest compact response and the sum of the square one, on the square root of half-size luma.
+    """Return per cell the largest line response and the sum of square responses, on the root of half-size luma.
 
     The square root evens out light and shadow, so that one threshold serves both.
     """
@@ -120,7 +123,7 @@ def _contrast_and_clutter(pixels: CanvasPixels) -> tuple[Grid, Grid]:
 
 
 def _top_hat(values: NDArray[np.uint16], elements: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint16]:
-    """What no element fits into: (H, W) less the highest opening, or the lowest closing less it, the larger of both."""
+    """Return the larger of values minus their highest opening and their lowest closing minus values, (H, W)."""
     opened, closed = (
         reduce(combine, (cv2.morphologyEx(values, kind, element) for element in elements))
         for kind, combine in ((cv2.MORPH_OPEN, np.maximum), (cv2.MORPH_CLOSE, np.minimum))
@@ -129,7 +132,7 @@ def _top_hat(values: NDArray[np.uint16], elements: Sequence[NDArray[np.uint8]]) 
 
 
 def _neighborhood(cells: NDArray[np.generic]) -> NDArray[np.float64]:
-    """Sums of whole numbers over the square of cells around each, nothing outside the grid; padding holds zero."""
+    """Return sums over the square of cells around each cell; cells outside the grid and padding count as 0."""
     size = (_NEIGHBORHOOD, _NEIGHBORHOOD)
     sums = cv2.boxFilter(cells.astype(np.float64), -1, size, normalize=False, borderType=cv2.BORDER_CONSTANT)
     return np.asarray(sums, dtype=np.float64)
@@ -146,7 +149,7 @@ def max_deviation(pixels: CanvasPixels) -> Pyramid:
 
 
 def max_deviation_lab(pixels: CanvasPixels) -> Pyramid:
-    """Largest CIE Lab distance between a pixel and the mean colour of its cell."""
+    """Largest CIE Lab distance between a pixel and the mean color of its cell."""
     lab = cv2.cvtColor(pixels.rgb, cv2.COLOR_RGB2LAB)
     squared: NDArray[Any] | float = 0.0
     for channel in range(3):
@@ -159,8 +162,8 @@ def max_deviation_lab(pixels: CanvasPixels) -> Pyramid:
 def upsample_mse(pixels: CanvasPixels) -> Pyramid:
     """Mean squared error left when a region is rendered at 16 x 16 samples and enlarged again.
 
-    At 16 px the rendering is the region itself, so the finest grid is zero by definition and a quadtree, which
-    takes its threshold there, cannot hold this score to a budget: the defect the paper reports.
+    At 16 px the rendering is the region itself, so the finest grid is zero by definition. A quadtree takes its
+    threshold there, so it cannot hold this score to a budget, as the paper reports.
     """
     extent = pixels.extent
     height, width = extent.root_rows * ROOT, extent.root_columns * ROOT
@@ -192,7 +195,7 @@ def entropy(pixels: CanvasPixels) -> Pyramid:
     bins = 32
     blocks, valid = _cell_blocks(pixels, pixels.luma >> 11)
     rows, columns = blocks.shape[:2]
-    # One histogram for all cells: each cell owns 32 consecutive counters; padding falls in a last one, dropped.
+    # One histogram for all cells: each has 32 consecutive counters; padding goes to a last one that is dropped.
     owner = np.arange(rows * columns).reshape(rows, columns, 1) * bins
     slots = np.where(valid, owner + blocks.astype(np.int64), rows * columns * bins)
     counts = np.bincount(slots.ravel(), minlength=rows * columns * bins + 1)[:-1].reshape(rows, columns, bins)
@@ -213,11 +216,11 @@ SCORES: dict[str, Scorer] = {
     "laplacian": laplacian,
     "entropy": entropy,
 }
-"""Every score by name: the shipped one, its fusion with lambda_min, our own, then the rest of the paper's eight."""
+"""Scores by name: the default, its fusion with lambda_min, the compact score, then the others of the paper."""
 
 
 def _cell_blocks(pixels: CanvasPixels, values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Per cell its (256,) values, zero beyond the edge, and which of them are real."""
+    """Return the (256,) values of each cell, zero beyond the edge, and which of them are valid."""
     extent = pixels.extent
     rows, columns = extent.rows(CELL), extent.columns(CELL)
 
@@ -235,7 +238,7 @@ def _cell_mean(pixels: CanvasPixels, values: NDArray[Any]) -> Grid:
 
 
 def _on_grid(pixels: CanvasPixels, cells: NDArray[Any]) -> Grid:
-    """(rows, columns) of valid cells placed on the grid padded to whole roots."""
+    """Place (rows, columns) of valid cells on the grid padded to whole roots."""
     grid = np.zeros(pixels.extent.grid_shape(CELL), dtype=np.float32)
     grid[: cells.shape[0], : cells.shape[1]] = cells
     return grid
