@@ -118,7 +118,7 @@ _TABLE = RetentionTable.from_document(
     "seed",
 )
 _RECIPE = [
-    b"rate=0.001",
+    b"learning_rate=0.001",
     b"budgets=1.0,0.4",
     b"canvas=256x128",
     b"flip=true",
