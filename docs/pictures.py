@@ -22,7 +22,7 @@ from vgtok.encode.packing import pack
 from vgtok.show.overlay import COLOURS, draw_tokens
 from vgtok.show.plot import Panel, boxed, heat_map, panel_rows
 from vgtok.tokenize.canvas import Canvas
-from vgtok.tokenize.geometry import CELL, NODE, ROOT, Frame
+from vgtok.tokenize.geometry import CELL, NODE, ROOT, CanvasPixels
 from vgtok.tokenize.scores import SCORES
 from vgtok.tokenize.split import GATES, Nodes, busy_nodes, fired_nodes, gated_splits
 from vgtok.tokenize.tokens import Tokens, tokens_from_splits
@@ -52,8 +52,8 @@ def main() -> None:
 def stages(model: str | None = None) -> dict[str, list[list[Panel]]]:
     """Rows of captioned panels per stage, in the order a frame goes through them."""
     scene = render_scene(seed=9, width=800, height=450, config=SceneConfig(layout="street", pixels_per_metre=9.0))
-    canvas = vgtok.Tokenizer(budget=0.4, canvas=SIZE).fit(scene.pixels)
-    frame = Frame(canvas.image)
+    canvas = vgtok.Tokenizer(budget=0.4, canvas=SIZE).to_canvas(scene.pixels)
+    frame = CanvasPixels(canvas.image)
     scores, structure = SCORES["tophat"](frame), GATES["lambda_min"](frame)
     busy = busy_nodes(scores, frame.extent, PERCENTILE)
     fired = fired_nodes(busy, structure, RANK)

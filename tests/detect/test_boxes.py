@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgtok.detect.boxes import clip, decode, encode, inverse_sigmoid, to_centres, to_corners
+from vgtok.detect.boxes import clip, decode, encode, inverse_sigmoid, to_centers, to_corners
 
 COORDINATES = st.integers(0, 30)
 
@@ -18,7 +18,7 @@ def boxes(draw: st.DrawFn) -> list[int]:
 @given(boxes(), boxes())
 def test_forms_go_there_and_back(a: list[int], b: list[int]) -> None:
     anchor, box = torch.tensor(a).float(), torch.tensor(b).float()
-    torch.testing.assert_close(to_corners(to_centres(box)), box)
+    torch.testing.assert_close(to_corners(to_centers(box)), box)
     torch.testing.assert_close(decode(anchor, encode(anchor, box), (1.0, 1.0, 1.0, 1.0)), box, atol=1e-3, rtol=1e-4)
 
 

@@ -1,4 +1,4 @@
-"""Detectors whose graphs are small enough to be traced in a test, every weight far from its initialisation."""
+"""Detectors whose graphs are small enough to be traced in a test, every weight far from its initialization."""
 
 from typing import Any
 

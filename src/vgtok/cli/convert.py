@@ -14,7 +14,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from vgtok.cli import options
-from vgtok.data import convert as conversion
+from vgtok.data.convert import convert_dataset
 from vgtok.data.dataset import open_annotated
 from vgtok.errors import InputError
 from vgtok.files import is_there, read_json, read_lines, write_text
@@ -50,7 +50,7 @@ def annotations(
     """Convert annotations, and report what the target format cannot hold. This is the default command."""
     dataset = open_annotated(source)
     with Console(stderr=True).status("converting"):
-        result = conversion.convert(dataset, to, out)
+        result = convert_dataset(dataset, to, out)
     if json_:
         print(json.dumps(asdict(result)))
         return
@@ -107,11 +107,10 @@ def run(
 def _evaluation_row(path: Path) -> dict[str, Any]:
     """Return the row of the model card for one evaluation."""
     document = read_json(path)
-    try:
-        columns = ("protocol", "images", "head", "budget", "AP", "AP50", "AP75", "APS", "APM", "APL")
-        return {name: document[name] for name in columns if document.get(name) is not None}
-    except (AttributeError, TypeError) as error:
-        raise InputError(f"{path}: not what vgtok evaluate --json prints ({error})") from None
+    if not isinstance(document, dict) or "protocol" not in document:
+        raise InputError(f"{path}: not what vgtok evaluate --json prints")
+    columns = ("protocol", "images", "head", "budget", "AP", "AP50", "AP75", "APS", "APM", "APL")
+    return {name: document[name] for name in columns if document.get(name) is not None}
 
 
 @app.command("co-detr")
@@ -152,7 +151,7 @@ def _to_folder(source: Path, out: Path, names: list[str] | None, *, inference: b
         "tensors": converted.tensors,
         "classes": len(converted.detector.names),
         "parts": converted.detector.model.parts(),
-        "reinitialised": list(converted.reinitialised),
+        "reinitialised": list(converted.reinitialized),
         "license": converted.detector.license,
     }
     if json_:
@@ -160,7 +159,7 @@ def _to_folder(source: Path, out: Path, names: list[str] | None, *, inference: b
         return
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"all {converted.tensors} tensors matched; {document['classes']} classes")
-    for name in converted.reinitialised:
+    for name in converted.reinitialized:
         console.print(f"[yellow]re-initialised:[/] {escape(name)}")
     console.print("default budget 1.0: the model was not trained on coarse tokens")
     console.print(f"[yellow]license:[/] {escape(converted.detector.license)}")

@@ -88,7 +88,7 @@ def sample(
     json_: options.Json = False,
 ) -> None:
     """Render a synthetic aerial image as a PNG."""
-    from vgtok.data.rendered import coco_document
+    from vgtok.data.convert import coco_document
     from vgtok.data.synthetic import render_scene
 
     width, height = options.image_size(size)

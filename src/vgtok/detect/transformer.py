@@ -18,47 +18,47 @@ from vgtok.detect.config import DetectorConfig
 
 @dataclass(frozen=True)
 class CropView:
-    """A share of the frame is `shift` + `scale` times the share of the map: (B, 1, 2) each, x before y.
+    """Where the maps of B crops lie on their canvases: share of the canvas = `shift` + `scale` * share of the map.
 
-    A batch of whole frames has one shift of zero and one scale of one for all.
+    `shift` and `scale` are (B, 1, 2), x before y. For whole canvases they are (1, 1, 2), zero and one.
     """
 
     shift: Tensor
     scale: Tensor
 
     def on_canvas(self, points: Tensor) -> Tensor:
-        """(S, 2) shares of the map to (B, S, 2) shares of the frames."""
+        """Convert (S, 2) shares of the map to (B, S, 2) shares of the canvases."""
         return self.shift + self.scale * points
 
     def on_map(self, boxes: Tensor) -> Tensor:
-        """(B, Q, 4) boxes, centre and size as shares of the frames, as shares of the map."""
+        """Convert (B, Q, 4) boxes, center and size as shares of the canvases, to shares of the map."""
         return torch.cat([(boxes[..., :2] - self.shift) / self.scale, boxes[..., 2:] / self.scale], dim=-1)
 
 
 def whole_view(like: Tensor) -> CropView:
-    """The view of maps that show whole frames, on the device of `like`."""
+    """Return the view of maps of whole canvases, on the device of `like`."""
     return CropView(torch.zeros(1, 1, 2, device=like.device), torch.ones(1, 1, 2, device=like.device))
 
 
 def crop_view(
-    corners: Sequence[tuple[int, int]], size: tuple[int, int], frames: Sequence[tuple[int, int]], like: Tensor
+    corners: Sequence[tuple[int, int]], size: tuple[int, int], canvases: Sequence[tuple[int, int]], like: Tensor
 ) -> CropView:
-    """B maps of `size` (height, width) px, each at its (x, y) in a frame of its own (height, width) px."""
+    """Return the view of B crops of (height, width) px, each at its (x, y) on a canvas of its own (height, width)."""
     # (B, 1, 2), width before height
-    extent = torch.tensor(frames, device=like.device, dtype=torch.float32).flip(1)[:, None]
+    extent = torch.tensor(canvases, device=like.device, dtype=torch.float32).flip(1)[:, None]
     shift = torch.tensor(corners, device=like.device, dtype=torch.float32)[:, None] / extent
     return CropView(shift, torch.tensor([size[1], size[0]], device=like.device) / extent)
 
 
 QUERIES_AT_ONCE = 16384
-"""Queries whose sampled points are in memory at one time: 0.3 GB for the largest model."""
+"""Queries per chunk: their sampled points take 0.3 GB in the largest model."""
 
 Shapes = Sequence[tuple[int, int]]
 """(rows, columns) of every level."""
 
 
 class DeformableAttention(nn.Module):
-    """Attention over `points` sampled places per head and level; offsets and weights come from the query alone."""
+    """Attention over `points` sampled points per head and level; the query alone gives offsets and weights."""
 
     def __init__(self, dim: int, heads: int, levels: int, points: int) -> None:
         super().__init__()
@@ -67,10 +67,10 @@ class DeformableAttention(nn.Module):
         self.attention_weights = nn.Linear(dim, heads * levels * points)
         self.value_proj = nn.Linear(dim, dim)
         self.output_proj = nn.Linear(dim, dim)
-        self._initialise()
+        self._initialize()
 
-    def _initialise(self) -> None:
-        """Each head starts looking in a direction of its own, each point one cell further out, all weighed alike."""
+    def _initialize(self) -> None:
+        """Start each head in a direction of its own, each point one cell further out, with equal weights."""
         for linear in (self.sampling_offsets, self.attention_weights):
             nn.init.zeros_(linear.weight)
             nn.init.zeros_(linear.bias)
@@ -89,11 +89,11 @@ class DeformableAttention(nn.Module):
     def forward(
         self, query: Tensor, reference: Tensor, memory: Tensor, shapes: Shapes, beyond: Tensor | None = None
     ) -> Tensor:
-        """(B, Q, D) queries read the (B, S, D) cells of all levels around their references: (B, Q, D).
+        """Return (B, Q, D): what (B, Q, D) queries read from the (B, S, D) cells of all levels around their references.
 
-        A reference is a point (B, Q, 2) or a box (B, Q, 4), centre and size, as a share of the map, or where that
-        differs from level to level (B, Q, levels, 2 or 4); offsets are in cells around a point, and in halves of the
-        size around a box. Cells that are `beyond` (S,) the image read as zero.
+        A reference is a point (B, Q, 2) or a box (B, Q, 4), center and size, as a share of the map; if it differs
+        between levels, (B, Q, levels, 2 or 4). Offsets are in cells around a point, and in half sides around a box.
+        Cells `beyond` (S,) the image read as zero.
         """
         value = self.value_proj(memory)
         if beyond is not None:
@@ -109,30 +109,30 @@ class DeformableAttention(nn.Module):
         return torch.cat([self._read(maps, *chunk) for chunk in chunks], dim=1)
 
     def _read(self, maps: Sequence[Tensor], query: Tensor, reference: Tensor) -> Tensor:
-        """(B, q, D) queries of one chunk, from the (B * heads, D / heads, rows, columns) maps: (B, q, D)."""
+        """Return (B, q, D) for one chunk of (B, q, D) queries and (B * heads, D / heads, rows, columns) maps."""
         grid = (self.heads, self.levels, self.points)
         weights = torch.unflatten(self.attention_weights(query), 2, (self.heads, -1)).softmax(dim=-1)
         weights = torch.unflatten(weights, 3, grid[1:])
         offsets = torch.unflatten(self.sampling_offsets(query), 2, (*grid, 2))
         if reference.ndim == 3:
             reference = reference[:, :, None]
-        # (B, q, 1, 1 or levels, 1, 2 or 4): the same place for every head and point
+        # (B, q, 1, 1 or levels, 1, 2 or 4): the same for every head and point
         reference = reference[:, :, None, :, None]
-        centre = reference[..., :2]
+        center = reference[..., :2]
         if reference.shape[-1] == 2:
             columns_rows = [[grid.shape[3], grid.shape[2]] for grid in maps]
-            places = centre + offsets / offsets.new_tensor(columns_rows)[:, None]
+            places = center + offsets / offsets.new_tensor(columns_rows)[:, None]
         else:
-            places = centre + offsets / self.points * reference[..., 2:] * 0.5
+            places = center + offsets / self.points * reference[..., 2:] * 0.5
         out: Tensor = self.output_proj(sample(maps, places, weights))
         return out
 
 
 def sample(maps: Sequence[Tensor], places: Tensor, weights: Tensor) -> Tensor:
-    """Weighted sums of bilinear readings of (B * heads, D / heads, rows, columns) maps: (B, q, D).
+    """Return the (B, q, D) weighted sums of bilinear samples of (B * heads, D / heads, rows, columns) maps.
 
-    `places` (B, q, heads, levels, points, 2) are x, y as a share of the image, `weights` (B, q, heads, levels, points);
-    outside a map lie zeros.
+    `places` (B, q, heads, levels, points, 2) are x, y as shares of the image, `weights` (B, q, heads, levels, points).
+    Outside a map the samples are zero.
     """
     batch, queries, heads = weights.shape[:3]
     # Queries last: sums over points then run along memory. (levels, B * heads, points, q, 2) and (..., points, q)
@@ -148,7 +148,7 @@ def sample(maps: Sequence[Tensor], places: Tensor, weights: Tensor) -> Tensor:
 
 
 def sine_code(values: Tensor, features: int, temperature: float) -> Tensor:
-    """(...,) shares of the image to (..., features): sine and cosine in turn, at falling frequencies."""
+    """Encode (...,) shares of the image as (..., features): alternating sine and cosine, at decreasing frequencies."""
     pairs = torch.arange(features // 2, device=values.device, dtype=values.dtype)
     angles = values[..., None] * (2 * math.pi) / temperature ** (2 * pairs / features)
     # (..., features / 2, 2), sine first in every pair
@@ -156,21 +156,22 @@ def sine_code(values: Tensor, features: int, temperature: float) -> Tensor:
 
 
 def box_code(boxes: Tensor, features: int, order: tuple[int, int, int, int]) -> Tensor:
-    """(..., 4) boxes, centre and size, to (..., 4 * features): the coordinates' codes one after another."""
+    """Encode (..., 4) boxes, center and size, as (..., 4 * features): the coordinates' codes in the given order."""
     return sine_code(boxes[..., list(order)], features, 10000.0).flatten(-2)
 
 
 DECODER_ORDER = (1, 0, 2, 3)
-"""The decoder reads y before x; positives fed back by auxiliary heads are coded x first."""
+"""The decoder encodes y before x."""
 
 AUXILIARY_ORDER = (0, 1, 2, 3)
+"""Positives of auxiliary heads are encoded x before y."""
 
 
 def cell_codes(shapes: Shapes, features: int, view: CropView) -> list[Tensor]:
-    """(B, rows * columns, 2 * features) of every level: row code, then column code, counted from one."""
+    """Return (B, rows * columns, 2 * features) per level: row code, then column code, counted from one."""
     codes = []
     for rows, columns in shapes:
-        # Ends of the cells as shares of the map, (n, 2), then of the frame, (B, n)
+        # Ends of the cells as shares of the map, (n, 2), then of the canvas, (B, n)
         down, right = (
             view.on_canvas((torch.arange(1, n + 1, device=view.shift.device) / n)[:, None].expand(-1, 2))[..., axis]
             for n, axis in ((rows, 1), (columns, 0))
@@ -181,20 +182,21 @@ def cell_codes(shapes: Shapes, features: int, view: CropView) -> list[Tensor]:
     return codes
 
 
-def cell_centres(shapes: Shapes, like: Tensor) -> list[Tensor]:
-    """(rows * columns, 2) x, y of every level's cell centres as a share of the image."""
-    centres = []
+def cell_centers(shapes: Shapes, like: Tensor) -> list[Tensor]:
+    """Return the (rows * columns, 2) x, y of each level's cell centers as shares of the image."""
+    centers = []
     for rows, columns in shapes:
         y, x = ((torch.arange(n, device=like.device, dtype=like.dtype) + 0.5) / n for n in (rows, columns))
-        centres.append(torch.cartesian_prod(y, x).flip(-1))
-    return centres
+        centers.append(torch.cartesian_prod(y, x).flip(-1))
+    return centers
 
 
 @dataclass(frozen=True)
 class Padding:
-    """`sizes` are the (rows, columns) of each level that show the image, `filled` (levels, 2) their share of the map.
+    """How far the image reaches on padded maps.
 
-    `filled` has x before y; `beyond` (S,) is true for the cells of all levels that lie outside the image.
+    `sizes` are the (rows, columns) of each level inside the image, `filled` (levels, 2) their share of the map, x
+    before y. `beyond` (S,) is true for the cells of all levels outside the image.
     """
 
     sizes: tuple[tuple[int, int], ...]
@@ -202,17 +204,18 @@ class Padding:
     beyond: Tensor
 
     def on_image(self, points: Sequence[Tensor]) -> list[Tensor]:
-        """(n, 2) shares of each level's map as shares of the image."""
+        """Convert (n, 2) shares of each level's map to shares of the image."""
         return [part / share for part, share in zip(points, self.filled, strict=True)]
 
     def on_maps(self, places: Tensor) -> Tensor:
-        """(..., 2) points or (..., 4) boxes as shares of the image to (..., levels, 2 or 4) shares of each map."""
+        """Convert (..., 2) points or (..., 4) boxes from shares of the image to (..., levels, 2 or 4) of maps."""
         return places[..., None, :] * self.filled.repeat(1, places.shape[-1] // 2)
 
     def codes(self, shapes: Shapes, features: int) -> list[Tensor]:
-        """(1, rows * columns, 2 * features) of every level, rows and columns counted as far as the image goes.
+        """Return (1, rows * columns, 2 * features) per level, rows and columns counted up to the end of the image.
 
-        A row beyond the image has the code of the last one, but every cell of a column beyond it has that of row 0.
+        As in the released model, a row beyond the image has the code of the last row, but every cell of a column beyond
+        it has that of row 0.
         """
         codes = []
         for (rows, columns), (high, wide) in zip(shapes, self.sizes, strict=True):
@@ -221,16 +224,16 @@ class Padding:
                 for n, real in ((rows, high), (columns, wide))
             )
             inside = torch.arange(columns, device=down.device) < wide, torch.arange(rows, device=down.device) < high
-            # (rows, columns) shares, zero where the other axis has left the image
+            # (rows, columns) shares, zero where the other axis is beyond the image
             by_row, by_column = down[:, None] * inside[0], right * inside[1][:, None]
             codes.append(torch.cat([sine_code(part, features, 20.0) for part in (by_row, by_column)], dim=-1))
         return [code.flatten(0, 1)[None] for code in codes]
 
 
 def padding_of(image: tuple[int, int], padded: tuple[int, int], shapes: Shapes, like: Tensor) -> Padding | None:
-    """The padding of levels of these shapes over an image of (height, width) px that was padded to `padded`, or None.
+    """Return the padding of levels over an `image` of (height, width) px padded to `padded`; None if it needs none.
 
-    A cell lies in the image if the pixel at its first corner does.
+    A cell is inside the image if the pixel at its top left corner is.
     """
     if image == padded:
         return None
@@ -248,12 +251,12 @@ def padding_of(image: tuple[int, int], padded: tuple[int, int], shapes: Shapes, 
 
 
 def _cells_inside(cells: int, padded: int, real: int) -> int:
-    """How many of the cells that divide `padded` px begin within the first `real` px."""
+    """Return how many of the cells that divide `padded` px start within the first `real` px."""
     return sum(place * padded // cells < real for place in range(cells))
 
 
 class EncoderLayer(nn.Module):
-    """Cells read cells of every level, then pass through an MLP."""
+    """Deformable attention among the cells of all levels, then an MLP."""
 
     def __init__(self, config: DetectorConfig) -> None:
         super().__init__()
@@ -262,18 +265,18 @@ class EncoderLayer(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(config.dim) for _ in range(2))
 
     def forward(
-        self, cells: Tensor, codes: Tensor, centres: Tensor, shapes: Shapes, beyond: Tensor | None = None
+        self, cells: Tensor, codes: Tensor, centers: Tensor, shapes: Shapes, beyond: Tensor | None = None
     ) -> Tensor:
-        """(B, S, D) cells with (1 or B, S, D) codes at (S, 2) or (S, levels, 2) centres to (B, S, D)."""
-        reference = centres.expand(len(cells), *centres.shape)
+        """Map (B, S, D) cells with (1 or B, S, D) codes at (S, 2) or (S, levels, 2) centers to (B, S, D)."""
+        reference = centers.expand(len(cells), *centers.shape)
         cells = self.norms[0](cells + self.attention(cells + codes, reference, cells, shapes, beyond))
-        # In chunks: the hidden layer of 196,416 cells would be the largest tensor of all.
+        # In chunks: the hidden layer of 196,416 cells would be the largest tensor of the model.
         chunks = [self.norms[1](chunk + self.ffn(chunk)) for chunk in torch.split(cells, QUERIES_AT_ONCE, dim=1)]
         return torch.cat(chunks, dim=1)
 
 
 class DecoderLayer(nn.Module):
-    """Queries attend to each other, read cells around their boxes, then pass through an MLP."""
+    """Self-attention among queries, deformable attention to the cells around their boxes, then an MLP."""
 
     def __init__(self, config: DetectorConfig) -> None:
         super().__init__()
@@ -292,10 +295,10 @@ class DecoderLayer(nn.Module):
         hidden: Tensor | None,
         beyond: Tensor | None = None,
     ) -> Tensor:
-        """(B, Q, D) queries with (B, Q, D) codes read (B, S, D) memory around their boxes on the map: (B, Q, D).
+        """Return (B, Q, D): (B, Q, D) queries with (B, Q, D) codes after reading (B, S, D) memory around their boxes.
 
-        Boxes are (B, Q, 4), or (B, Q, levels, 4). `hidden` is (B, Q, Q), true where a query (row) must not see another
-        (column), `beyond` (S,) true for cells outside the image.
+        Boxes are shares of the map, (B, Q, 4) or (B, Q, levels, 4). `hidden` (B, Q, Q) is true where a query (row) must
+        not attend to another (column), `beyond` (S,) for cells outside the image.
         """
         placed = query + code
         if hidden is not None:
@@ -316,16 +319,16 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
 
     def forward(
-        self, cells: Tensor, codes: Tensor, centres: Tensor, shapes: Shapes, beyond: Tensor | None = None
+        self, cells: Tensor, codes: Tensor, centers: Tensor, shapes: Shapes, beyond: Tensor | None = None
     ) -> Tensor:
-        """(B, S, D) cells with (1 or B, S, D) codes at (S, 2) or (S, levels, 2) centres to (B, S, D)."""
+        """Map (B, S, D) cells with (1 or B, S, D) codes at (S, 2) or (S, levels, 2) centers to (B, S, D)."""
         for layer in self.layers:
-            cells = layer(cells, codes, centres, shapes, beyond)
+            cells = layer(cells, codes, centers, shapes, beyond)
         return cells
 
 
 class Decoder(nn.Module):
-    """A stack of decoder layers that refine boxes as they go."""
+    """A stack of decoder layers, each refining the boxes of the one before."""
 
     def __init__(self, config: DetectorConfig) -> None:
         super().__init__()
@@ -346,9 +349,9 @@ class Decoder(nn.Module):
         hidden: Tensor | None,
         padding: Padding | None = None,
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """(B, Q, D) queries at (B, Q, 4) boxes; `refine` predicts a step of the box from a layer's output.
+        """Decode (B, Q, D) queries at (B, Q, 4) boxes; `refine` predicts the step of a box from a layer's output.
 
-        Returns the normed (B, Q, D) output of every layer and the (B, Q, 4) boxes each of them started from.
+        Return the normalized (B, Q, D) output of every layer and the (B, Q, 4) boxes each layer started from.
         """
         outputs, starts = [], []
         for layer, step in zip(self.layers, refine, strict=False):

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -28,7 +28,7 @@ from vgtok.detect.model import CoDetr
 from vgtok.detect.training import LossKinds
 from vgtok.encode.loading import check_state
 from vgtok.errors import InputError, RunInterruptedError
-from vgtok.files import write_text
+from vgtok.files import locked, write_text
 from vgtok.train.model import initial_model
 from vgtok.train.optimizer import ModelEma, best_precision, make_optimizer, set_learning_rate
 from vgtok.train.recipe import RECIPE_FILE, SYNTHETIC, Recipe, read_recipe
@@ -117,6 +117,13 @@ def train(recipe: Recipe, run: Path) -> Path | None:
             f"batch: {passes} passes of {recipe.images_per_pass} images do not divide among "
             f"{accelerator.num_processes} processes"
         )
+    # Only the main process writes, so only it takes the lock.
+    with locked(run / ".vgtok-lock", run) if accelerator.is_main_process else nullcontext():
+        return _train(recipe, run, accelerator, data, steps)
+
+
+def _train(recipe: Recipe, run: Path, accelerator: Accelerator, data: TrainingData, steps: int) -> Path | None:
+    """Train in a folder that no other run writes to."""
     _check_recipe(recipe, run)
     set_seed(recipe.seed)
     model = initial_model(recipe, data.names).to(accelerator.device)
@@ -310,9 +317,11 @@ def _open_data(recipe: Recipe) -> TrainingData:
 
 
 def _check_recipe(recipe: Recipe, run: Path) -> None:
-    """Raise if the folder holds a run with other settings."""
-    if latest_checkpoint(run) is None or not (run / RECIPE_FILE).is_file():
+    """Raise if the folder holds a run with other settings, or checkpoints without a recipe."""
+    if latest_checkpoint(run) is None:
         return
+    if not (run / RECIPE_FILE).is_file():
+        raise InputError(f"{run}: holds checkpoints but no {RECIPE_FILE}; choose another --out, or delete it")
     stored = read_recipe(run / RECIPE_FILE).to_dict()
     wanted = recipe.to_dict()
     differing = [name for name in wanted if stored[name] != wanted[name] and name not in _CHANGEABLE]

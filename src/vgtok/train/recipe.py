@@ -355,13 +355,13 @@ def branch_recipe(checkpoint: Path, settings: Mapping[str, str]) -> Recipe:
     All other settings are those of the run the checkpoint belongs to, which is not changed.
     """
     file, state = checkpoint.parent / RECIPE_FILE, checkpoint / STATE_FILE
-    if not file.is_file() or not state.is_file():
+    number = checkpoint.name.removeprefix("step-")
+    if not file.is_file() or not state.is_file() or not number.isdecimal():
         raise InputError(f"{checkpoint}: not a checkpoint of a run; name a folder like RUN/step-001000")
     recipe = read_recipe(file).with_settings({"schedule": "constant", **settings, "branch": str(checkpoint)})
     if not recipe.decay_steps:
         raise InputError(f"{checkpoint}: set the number of steps the branch decays over, e.g. --set decay_steps=300")
-    step = int(checkpoint.name.removeprefix("step-"))
-    return replace(recipe, steps=step + recipe.decay_steps)
+    return replace(recipe, steps=int(number) + recipe.decay_steps)
 
 
 def recipe_named(name: str) -> Recipe:

@@ -8,7 +8,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,7 @@ from torch import Tensor
 
 from vgtok.errors import InputError
 from vgtok.files import write_text
+from vgtok.journal import is_number, parsed
 from vgtok.train.recipe import STATE_FILE
 
 MODEL_FILE = "model.json"
@@ -102,8 +103,14 @@ def load_ema(folder: Path) -> dict[str, Tensor]:
 
 
 def checkpoints(run: Path) -> list[Path]:
-    """Return the checkpoints of a run, oldest first."""
-    return sorted(run.glob(_PATTERN), key=_step)
+    """Return the checkpoints of a run, oldest first; folders with other names are skipped."""
+    return sorted(filter(is_checkpoint, run.glob(_PATTERN)), key=_step)
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Whether a folder has the name of a checkpoint."""
+    number = folder.name.removeprefix("step-")
+    return number != folder.name and number.isdecimal() and number.isascii()
 
 
 def latest_checkpoint(run: Path) -> Path | None:
@@ -136,7 +143,7 @@ class RunLog:
         self.path, self.steps = run / METRICS_FILE, steps
         entries = [entry for entry in read_metrics(run) if entry["step"] <= step]
         write_text(self.path, "".join(json.dumps(entry) + "\n" for entry in entries))
-        self.file = self.path.open("a", encoding="utf-8")
+        self.file = self.path.open("ab")
         self.board = _tensorboard(run, step)
         self.console = Console(stderr=True)
         self.bar = Progress(
@@ -159,14 +166,19 @@ class RunLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.bar.stop()
-        self.file.close()
+        # On a full disk it would fail once more to write what it has said it could not.
+        with suppress(OSError):
+            self.file.close()
         if self.board is not None:
             self.board.close()
 
     def write(self, entry: Mapping[str, Any]) -> None:
         """Append an entry, which must have a `step`, and send its numbers to TensorBoard."""
-        self.file.write(json.dumps(entry) + "\n")
-        self.file.flush()
+        try:
+            self.file.write(json.dumps(entry).encode() + b"\n")
+            self.file.flush()
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be written ({error.strerror or error})") from None
         if self.board is not None:
             for name, value in entry.items():
                 if name != "step" and isinstance(value, int | float):
@@ -193,17 +205,26 @@ class RunLog:
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """Return the entries of a run's metrics file, oldest first, without a last line that was cut short."""
+    """Return the entries of a run's metrics file, oldest first; damaged lines are skipped."""
     path = run / METRICS_FILE
-    if not path.is_file():
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
         return []
-    entries = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            entries.append({_OLD_METRICS.get(name, name): value for name, value in json.loads(line).items()})
-        except ValueError:
-            break
-    return entries
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    found = (
+        {_OLD_METRICS.get(name, name): value for name, value in entry.items()}
+        for line in lines
+        if (entry := parsed(line)) is not None
+    )
+    return [entry for entry in found if _is_report(entry)]
+
+
+def _is_report(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry is all numbers and has those that every entry, or that of a step, must have."""
+    needed = {"step", "samples", "seconds"} if "loss" in entry else {"step"}
+    return needed <= entry.keys() and all(is_number(value) for value in entry.values())
 
 
 def _tensorboard(run: Path, step: int) -> Any:

@@ -2,10 +2,11 @@
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError
 
 from vgtok.defaults import DEFAULT_BUDGET
 from vgtok.detect.config import DetectorConfig, Head
@@ -13,9 +14,10 @@ from vgtok.detect.detector import Detector
 from vgtok.detect.loading import load, shipped_models
 from vgtok.detect.saving import model_from_state, read_config
 from vgtok.errors import InputError, VGTokError
+from vgtok.files import read_json
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.train.recipe import RECIPE_FILE, Recipe, read_recipe
-from vgtok.train.run_folder import MODEL_FILE, checkpoints, load_ema, read_metrics
+from vgtok.train.run_folder import MODEL_FILE, checkpoints, is_checkpoint, load_ema, read_metrics
 
 HISTORY_FILE = "training.csv"
 _HISTORY_ROWS = 40
@@ -35,10 +37,10 @@ def detector_from_run(
     """
     run, checkpoint = _locate(source)
     try:
-        config = DetectorConfig.from_dict(json.loads((run / MODEL_FILE).read_text(encoding="utf-8")))
+        config = DetectorConfig.from_dict(read_json(run / MODEL_FILE))
         recipe = read_recipe(run / RECIPE_FILE)
         weights = load_ema(checkpoint)
-    except (OSError, ValueError, VGTokError) as error:
+    except (OSError, ValueError, SafetensorError, VGTokError) as error:
         raise InputError(f"{source}: neither a training run with a checkpoint nor one of them ({error})") from None
     return Detector(
         model_from_state(config, weights, str(checkpoint)),
@@ -118,5 +120,8 @@ def _sample_size(recipe: Recipe) -> str:
 
 def _locate(source: Path) -> tuple[Path, Path]:
     """Return a run and its last checkpoint, or the run of a checkpoint and that checkpoint."""
-    found = checkpoints(source)
-    return (source, found[-1]) if found else (source.parent, source)
+    if found := checkpoints(source):
+        return source, found[-1]
+    if not is_checkpoint(source):
+        raise InputError(f"{source}: neither a training run with a checkpoint nor one of them (like RUN/step-001000)")
+    return source.parent, source

@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
-from vgtok.show.plot import results_page
+import pytest
+
+from vgtok.show.tables import html_table, markdown_table, markdown_text, results_page
+from vgtok.study.registry import last_run
 
 
 def test_studies_and_benchmarks_of_a_folder_on_one_page(tmp_path: Path) -> None:
@@ -26,3 +29,21 @@ def test_studies_and_benchmarks_of_a_folder_on_one_page(tmp_path: Path) -> None:
     assert "- worth knowing" in page
     assert "![A table](some.png)" in page
     assert "## bench-it\n\n| quantity | value |\n|---|---|\n| ratio | 1.5 |\n\n| budget |\n|---|\n| 0.4 |" in page
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff", b"[]", b"[" * 100_000, b"{}", b'{"study": "some"}', b'{"rows": []}', b'{"rows": [1]}']
+)
+def test_what_holds_no_results_is_left_out(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "bench-it.json").write_text(json.dumps({"ratio": 1.5}))
+    (tmp_path / "some.json").write_bytes(data)
+    assert results_page(tmp_path).count("\n## ") == 1
+    assert last_run("some", tmp_path) is None
+
+
+def test_cells_are_text_whatever_they_hold() -> None:
+    name = "<b>|[x](y)"
+    assert markdown_table(["", "value"], [[markdown_text(name), "1"]], numeric=True) == (
+        "|  | value |\n|---|---:|\n| \\<b\\>\\|\\[x\\](y) | 1 |"
+    )
+    assert html_table(["name"], [[name]]) == ("<table><tr><th>name</th></tr><tr><td>&lt;b&gt;|[x](y)</td></tr></table>")
