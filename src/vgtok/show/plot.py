@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+PALETTE = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#64b5cd")
+"""Colors of every plot, in the order series are drawn."""
+
+
 def render_plot(draw: "Callable[[Figure], None]") -> bytes | None:
     """Draw on a fresh figure and return it as PNG, or None where matplotlib is not installed."""
     try:

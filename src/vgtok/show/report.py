@@ -21,8 +21,7 @@ from vgtok.data.rows import corners
 from vgtok.evaluate.evaluation import ClassResult, Evaluation, Mistakes
 from vgtok.evaluate.scoring import THRESHOLDS
 from vgtok.files import write_bytes, write_text
-from vgtok.show.plot import render_plot
-from vgtok.study.result import PALETTE
+from vgtok.show.plot import PALETTE, render_plot
 from vgtok.tokenize.images import read_image
 
 if TYPE_CHECKING:
