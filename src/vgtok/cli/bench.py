@@ -60,7 +60,7 @@ def encoder(
     """Time, count and weigh an encoder at 2048 x 1152: dense, packed at each budget, and the scatter control."""
     # The profiler that watches memory would otherwise narrate on standard error; it reads this at import.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    from vgtok.bench.encoder import BUDGETS, measure_encoder
+    from vgtok.bench.model import BUDGETS, measure_encoder
 
     cost = measure_encoder(config, _frames(data, frames), budget or BUDGETS, repeats, packed_only=packed_only)
     if json_:
@@ -89,7 +89,7 @@ def detector(
     json_: options.Json = False,
 ) -> None:
     """Run one 2048 x 1152 frame from pixels to boxes with random weights: seconds by stage, and memory."""
-    from vgtok.bench.detector import measure_detector
+    from vgtok.bench.model import measure_detector
 
     if image is not None and not image.is_file():
         raise InputError(f"{image}: no such file")
@@ -113,7 +113,7 @@ def speedup(
     json_: options.Json = False,
 ) -> None:
     """Run one frame densely and at a budget, in turn: what the encoder gains, and the whole of what Amdahl allows."""
-    from vgtok.bench.detector import measure_speedup
+    from vgtok.bench.model import measure_speedup
 
     if image is not None and not image.is_file():
         raise InputError(f"{image}: no such file")
@@ -137,7 +137,7 @@ def step(
     json_: options.Json = False,
 ) -> None:
     """Time a training step on rendered crops, in turn by precision, losses and crops per pass."""
-    from vgtok.bench.step import measure_step
+    from vgtok.bench.model import measure_step
 
     cost = measure_step(config, side, budget, repeats)
     if json_:
