@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vgtok.data.synthetic import render_scene
 from vgtok.errors import InputError
-from vgtok.show.overlay import draw_tokens
+from vgtok.show.overlay import COLOURS, draw_tokens
 from vgtok.show.plot import boxed, heat_map, panel_rows
 from vgtok.study.gates import nodes_with_objects
 from vgtok.study.paper import percentile
@@ -189,8 +189,6 @@ def _grid_picture(values: NDArray[np.float32], canvas: Canvas, size: int) -> NDA
 
 def _sequence_picture(tokens: Tokens, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """Return every token as one square in sequence order, colored by its size; blank squares are tokens saved."""
-    from vgtok.show.overlay import COLOURS
-
     columns = int(np.ceil(np.sqrt(tokens.dense * shape[1] / shape[0])))
     rows = -(-tokens.dense // columns)
     squares = np.full((rows * columns, 3), 238, dtype=np.uint8)

@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from vgtok.detect.saving import is_saved, save_detector
+from vgtok.errors import InputError
 from vgtok.evaluate.resampling import (
     RUNS,
     mean_and_deviation,
@@ -23,7 +24,8 @@ from vgtok.evaluate.resampling import (
     seed_floor,
     standard_error_of_difference,
 )
-from vgtok.files import write_text
+from vgtok.files import read_json, write_text
+from vgtok.journal import is_number
 from vgtok.study.cells import TRAINING, code_digest
 from vgtok.study.paper import BUDGETS, FUSED, FUSED_GATED, GATED, SINGLE_PASS, TOP_HAT, TRAINED, TRAINED_EFFECT
 from vgtok.study.plots import Draw, Line, Panel, line_plot
@@ -86,8 +88,8 @@ def _finetuned(
     place = folder / f"{label}-{budget:.2f}-{seed}"
     # The number of scenes changes the scores, not the finetune.
     done = place / f"scores-{grid.scenes}.json"
-    if done.is_file():
-        return {metric: float(value) for metric, value in json.loads(done.read_text(encoding="utf-8")).items()}
+    if (known := _known_scores(done)) is not None:
+        return known
     recipe = replace(
         base,
         name=place.name,
@@ -109,6 +111,17 @@ def _finetuned(
     found = score(detector.model.config, detector.model.state_dict(), recipe, images)
     write_text(done, json.dumps(found) + "\n")
     return found
+
+
+def _known_scores(path: Path) -> dict[str, float] | None:
+    """Return the scores in a file, None if it is missing or damaged."""
+    try:
+        scores = read_json(path)
+    except InputError:
+        return None
+    if not isinstance(scores, dict) or not all(is_number(scores.get(metric)) for metric in _METRICS):
+        return None
+    return {metric: float(value) for metric, value in scores.items() if is_number(value)}
 
 
 def report(grid: Grid, scores: Mapping[tuple[str, float], Sequence[Mapping[str, float]]]) -> Result:

@@ -4,7 +4,6 @@ A name enters, a study or a data set leaves. Studies are imported on first use. 
 folders of data, VGTOK_WEIGHTS a folder of starting checkpoints; each counts as present only if it can be opened.
 """
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Literal
 
 from vgtok.data.dataset import Dataset, open_dataset
 from vgtok.errors import InputError
+from vgtok.files import read_json
 from vgtok.study.result import DEIT_WEIGHTS, RENDERED, Study
 
 _STUDIES = {
@@ -138,9 +138,10 @@ def data_present(name: str) -> bool:
 def last_run(study: str, results: Path) -> str | None:
     """Return the day the study was last run, as its file in the results folder says, or None."""
     try:
-        return str(json.loads((results / f"{study}.json").read_text(encoding="utf-8"))["ran_at"])[:10]
-    except (OSError, ValueError, KeyError):
+        document = read_json(results / f"{study}.json")
+    except InputError:
         return None
+    return str(document["ran_at"])[:10] if isinstance(document, dict) and "ran_at" in document else None
 
 
 DATA = ("visdrone", "aitodv2")
