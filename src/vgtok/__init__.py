@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from vgtok.tokenize.retention import RetentionTable, load_table
     from vgtok.tokenize.tokenizer import Tokenizer
     from vgtok.tokenize.tokens import Tokens
+    from vgtok.train.finetune import finetune
 
 __version__ = "0.1.0"
 
@@ -33,6 +34,7 @@ __all__ = [
     "Tokens",
     "VGTokError",
     "__version__",
+    "finetune",
     "load",
     "load_table",
     "unwrap",
@@ -50,6 +52,7 @@ __getattr__, __dir__ = lazy_names(
         "detect.detector": ["Detector"],
         "export.runtime": ["OnnxDetector"],
         "hosts.wrapping": ["unwrap", "wrap"],
+        "train.finetune": ["finetune"],
         "errors": ["BudgetError", "InputError", "VGTokError"],
     },
 )

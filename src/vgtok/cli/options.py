@@ -69,6 +69,17 @@ def console_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[st
     return table
 
 
+def key_values(option: str, texts: Iterable[str]) -> dict[str, str]:
+    """Parse a repeatable option of key=value texts."""
+    values = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"{option} {text}: write it as key=value")
+        values[key.strip()] = value.strip()
+    return values
+
+
 def canvas_size(text: str) -> CanvasSize:
     """Parse a --canvas option."""
     if text == "native":

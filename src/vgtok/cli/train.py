@@ -36,7 +36,7 @@ def train(
     if recipe is None:
         _list_recipes(json_)
         return
-    chosen = _find_recipe(recipe, _settings(set_ or []))
+    chosen = _find_recipe(recipe, options.key_values("--set", set_ or []))
     if list_:
         _list_settings(chosen, json_)
         return
@@ -62,16 +62,6 @@ def _find_recipe(recipe: str, settings: dict[str, str]) -> "Recipe":
     if path.is_dir():
         return branch_recipe(path, settings)
     return (read_recipe(path) if path.suffix == ".json" else recipe_named(recipe)).with_settings(settings)
-
-
-def _settings(texts: list[str]) -> dict[str, str]:
-    settings = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"--set {text}: write it as key=value")
-        settings[key.strip()] = value.strip()
-    return settings
 
 
 def _list_recipes(json_: bool) -> None:

@@ -91,6 +91,15 @@ def open_yolo(file: Path, split: str = "val") -> YoloDataset:
     return YoloDataset(images, tuple(names.values()), tuple(names), tuple(problems))
 
 
+def yolo_splits(file: Path) -> tuple[str, ...]:
+    """Return the splits that a YAML names; raise if it names none."""
+    document = _document(file)
+    found = tuple(split for split in SPLITS if document.get(split))
+    if not found:
+        raise InputError(f"{file}: names no split; it needs 'train:', and better 'val:' too")
+    return found
+
+
 def label_file(image: Path) -> Path:
     """Return the label file of an image: the last folder called `images` becomes `labels`."""
     parts = list(image.parent.parts)

@@ -32,7 +32,15 @@ from vgtok.files import locked, write_text
 from vgtok.train.model import initial_model
 from vgtok.train.optimizer import ModelEma, best_precision, make_optimizer, set_learning_rate
 from vgtok.train.recipe import RECIPE_FILE, SYNTHETIC, Recipe, read_recipe
-from vgtok.train.run_folder import MODEL_FILE, Checkpoint, RunLog, latest_checkpoint, load_checkpoint, save_checkpoint
+from vgtok.train.run_folder import (
+    MODEL_FILE,
+    Checkpoint,
+    RunLog,
+    evaluations_since_best,
+    latest_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
 from vgtok.train.samples import TrainingSample, TrainingSamples
 from vgtok.train.validation import score, validation_images
 
@@ -83,6 +91,7 @@ _CHANGEABLE = {
     "evaluate_every",
     "evaluate_images",
     "evaluate_budget",
+    "patience",
 }
 """Settings that may change when a run is resumed: its length, precision, saving and evaluation."""
 
@@ -102,33 +111,16 @@ def train(recipe: Recipe, run: Path) -> Path | None:
 
     All processes but the main one return None.
     """
-    precision = best_precision() if recipe.precision == "auto" else recipe.precision
-    accelerator = Accelerator(
-        mixed_precision="bf16" if precision == "bf16" else "no",
-        kwargs_handlers=[InitProcessGroupKwargs(timeout=_TIMEOUT)],
-    )
-    data = _open_data(recipe)
-    steps = recipe.steps or math.ceil(recipe.epochs * len(data.training) / recipe.batch)
-    if steps < 1:
-        raise InputError("steps: neither steps nor epochs is set; use --set steps=1000")
-    passes = recipe.batch // recipe.images_per_pass
-    if passes % accelerator.num_processes:
-        raise InputError(
-            f"batch: {passes} passes of {recipe.images_per_pass} images do not divide among "
-            f"{accelerator.num_processes} processes"
-        )
+    trainer, samples, data = set_up(recipe)
     # Only the main process writes, so only it takes the lock.
-    with locked(run / ".vgtok-lock", run) if accelerator.is_main_process else nullcontext():
-        return _train(recipe, run, accelerator, data, steps)
+    with locked(run / ".vgtok-lock", run) if trainer.accelerator.is_main_process else nullcontext():
+        _check_recipe(recipe, run)
+        return _train(trainer, samples, data, run)
 
 
-def _train(recipe: Recipe, run: Path, accelerator: Accelerator, data: TrainingData, steps: int) -> Path | None:
+def _train(trainer: "Trainer", samples: TrainingSamples, data: TrainingData, run: Path) -> Path | None:
     """Train in a folder that no other run writes to."""
-    _check_recipe(recipe, run)
-    set_seed(recipe.seed)
-    model = initial_model(recipe, data.names).to(accelerator.device)
-    optimizer = make_optimizer(model, recipe)
-    ema = ModelEma(model.state_dict(), recipe)
+    recipe, model, accelerator, steps = trainer.recipe, trainer.model, trainer.accelerator, trainer.steps
     step, seconds = 0, 0.0
     folder = latest_checkpoint(run) or (Path(recipe.branch) if recipe.branch else None)
     if folder is not None:
@@ -136,12 +128,12 @@ def _train(recipe: Recipe, run: Path, accelerator: Accelerator, data: TrainingDa
         check_state(checkpoint.model, model, str(folder))
         step, seconds = checkpoint.step, checkpoint.seconds
         model.load_state_dict(checkpoint.model)
-        ema.tensors = {name: tensor.to(accelerator.device) for name, tensor in checkpoint.ema.items()}
+        trainer.ema.tensors = {name: tensor.to(accelerator.device) for name, tensor in checkpoint.ema.items()}
         # Permanent checkpoints have no optimizer state; a branch from one starts with new moments.
         if checkpoint.optimizer:
-            optimizer.load_state_dict(checkpoint.optimizer)
-    samples = TrainingSamples(recipe, data.names, data.dataset, data.training)
-    trainer = Trainer(recipe, accelerator, model, optimizer, ema, steps, Stop())
+            trainer.optimizer.load_state_dict(checkpoint.optimizer)
+    if _out_of_patience(recipe, run):
+        return latest_checkpoint(run) if accelerator.is_main_process else None
     if not accelerator.is_main_process:
         with catch_signals(trainer.stop), closing(samples.prefetch(trainer.sample_numbers(step))) as queue:
             _run_worker(trainer, queue, step)
@@ -157,6 +149,30 @@ def _train(recipe: Recipe, run: Path, accelerator: Accelerator, data: TrainingDa
         if recipe.evaluate_every and images is None:
             log.print("nothing is evaluated: name images with --set validation=visdrone:DIR or --set held_out=48")
         return _run_main(trainer, queue, images, log, run, step, seconds)
+
+
+def set_up(recipe: Recipe) -> "tuple[Trainer, TrainingSamples, TrainingData]":
+    """Return the trainer of a recipe at step 0, its samples and its data."""
+    precision = best_precision() if recipe.precision == "auto" else recipe.precision
+    accelerator = Accelerator(
+        mixed_precision="bf16" if precision == "bf16" else "no",
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=_TIMEOUT)],
+    )
+    data = _open_data(recipe)
+    steps = recipe.steps or math.ceil(recipe.epochs * len(data.training) / recipe.batch)
+    if steps < 1:
+        raise InputError("steps: neither steps nor epochs is set; use --set steps=1000")
+    passes = recipe.batch // recipe.images_per_pass
+    if passes % accelerator.num_processes:
+        raise InputError(
+            f"batch: {passes} passes of {recipe.images_per_pass} images do not divide among "
+            f"{accelerator.num_processes} processes"
+        )
+    set_seed(recipe.seed)
+    model = initial_model(recipe, data.names).to(accelerator.device)
+    ema = ModelEma(model.state_dict(), recipe)
+    trainer = Trainer(recipe, accelerator, model, make_optimizer(model, recipe), ema, steps, Stop())
+    return trainer, TrainingSamples(recipe, data.names, data.dataset, data.training), data
 
 
 @dataclass
@@ -263,6 +279,7 @@ def _run_main(
     """Train in the main process, which also logs, saves and evaluates."""
     recipe, steps = trainer.recipe, trainer.steps
     per_process = recipe.batch // trainer.accelerator.num_processes
+    ended = False
     while step < steps and not trainer.stopping:
         started = time.perf_counter()
         batch = [next(queue) for _ in range(per_process)]
@@ -285,13 +302,24 @@ def _run_main(
                 scores = score(trainer.model.config, trainer.ema.tensors, recipe, images)
             log.write({"step": step, "samples": step * recipe.batch, **scores})
             log.print(f"step {step}: " + ", ".join(f"{name} {value:.2f}" for name, value in scores.items()))
-        if step % recipe.checkpoint_every == 0 or step == steps or trainer.stopping:
             save_checkpoint(run, trainer.checkpoint(step, seconds), recipe.keep_every)
-    if trainer.stopping and step < steps:
+            # All processes take one more step, at the end of which they agree to stop.
+            ended = _out_of_patience(recipe, run)
+            trainer.stop.requested |= ended
+        elif step % recipe.checkpoint_every == 0 or step == steps or trainer.stopping:
+            save_checkpoint(run, trainer.checkpoint(step, seconds), recipe.keep_every)
+    if ended:
+        log.print(f"no higher AP in {recipe.patience} evaluations: training ends at step {step} of {steps}")
+    elif trainer.stopping and step < steps:
         raise RunInterruptedError(f"{run}: stopped at step {step} of {steps} and saved; run the same command to resume")
     folder = latest_checkpoint(run)
     assert folder is not None
     return folder
+
+
+def _out_of_patience(recipe: Recipe, run: Path) -> bool:
+    """Return whether AP has stopped rising."""
+    return bool(recipe.patience) and evaluations_since_best(run) >= recipe.patience
 
 
 def _run_worker(trainer: Trainer, queue: Iterator[TrainingSample], step: int) -> None:

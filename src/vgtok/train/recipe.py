@@ -121,6 +121,7 @@ class Recipe:
     evaluate_every: int = _saving(0, "Steps between evaluations; 0 never evaluates.")
     evaluate_images: int = _saving(50, "Validation images per evaluation.")
     evaluate_budget: float = _saving(1.0, "Token budget of evaluations.")
+    patience: int = _saving(0, "Evaluations without a higher AP after which training ends; 0 never ends it.")
 
     def __post_init__(self) -> None:
         # JSON has lists where this has tuples.

@@ -48,9 +48,9 @@ class Checkpoint:
 
 
 def save_checkpoint(run: Path, checkpoint: Checkpoint, keep_every: int) -> Path:
-    """Write a checkpoint; delete older ones except the one before it and every `keep_every` steps (0: none).
+    """Write a checkpoint; delete older ones except the one before it, the best, and every `keep_every` steps (0: none).
 
-    Permanent checkpoints drop the optimizer state; they cannot be resumed.
+    The best and the permanent checkpoints drop the optimizer state; they cannot be resumed.
     """
     folder = run / f"step-{checkpoint.step:06d}"
     draft = run / f".{folder.name}.draft"
@@ -73,8 +73,9 @@ def save_checkpoint(run: Path, checkpoint: Checkpoint, keep_every: int) -> Path:
         raise InputError(
             f"{folder}: cannot be written ({error}); {left}. Free some space and run the command again"
         ) from None
+    best = best_evaluation(run)
     for old in checkpoints(run)[:-2]:
-        if keep_every and _step(old) % keep_every == 0:
+        if (keep_every and _step(old) % keep_every == 0) or (best is not None and _step(old) == best["step"]):
             _file(old, _OPTIMIZER).unlink(missing_ok=True)
         else:
             shutil.rmtree(old, ignore_errors=True)
@@ -117,6 +118,25 @@ def latest_checkpoint(run: Path) -> Path | None:
     """Return the checkpoint a run resumes from: the last one with an optimizer state."""
     resumable = [folder for folder in checkpoints(run) if _file(folder, _OPTIMIZER).is_file()]
     return resumable[-1] if resumable else None
+
+
+def best_evaluation(run: Path) -> dict[str, Any] | None:
+    """Return the evaluation with the highest AP among those of a run; the first of equals."""
+    scored = [entry for entry in read_metrics(run) if "AP" in entry]
+    return max(scored, key=lambda entry: entry["AP"], default=None)
+
+
+def evaluations_since_best(run: Path) -> int:
+    """Return how many evaluations a run has made since its best one."""
+    best = best_evaluation(run)
+    return sum(1 for entry in read_metrics(run) if "AP" in entry and best and entry["step"] > best["step"])
+
+
+def best_checkpoint(run: Path) -> Path | None:
+    """Return the checkpoint of a run's best evaluation, or its last one if it was never evaluated."""
+    best = best_evaluation(run)
+    folder = run / f"step-{best['step']:06d}" if best is not None else None
+    return folder if folder is not None and folder.is_dir() else next(reversed(checkpoints(run)), None)
 
 
 def _step(folder: Path) -> int:
