@@ -35,7 +35,7 @@ from vgtok.evaluate.detections import ground_truth, read_predictions
 from vgtok.export.description import Description
 from vgtok.journal import Journal
 from vgtok.tokenize.calibrate import Sweep, _is_measured, _table
-from vgtok.tokenize.images import read_image
+from vgtok.tokenize.canvas import read_image
 from vgtok.train.recipe import Recipe, read_recipe
 
 SEEDS = Path(__file__).parent / "seeds"
