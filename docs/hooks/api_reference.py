@@ -18,13 +18,17 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def public_names(package: str) -> str:
-    """Every public name of a package under the heading it is imported by, classes and functions as listed."""
-    homes = homes_of(package)
-    parts = []
-    for name, module in homes.items():
-        options = f"    options: {{ heading: {package}.{name}, toc_label: {name} }}"
-        parts.append(f"::: {package}.{module}.{name}\n{options}\n")
-    return "\n".join(parts)
+    """Every public name of a package under the heading it is imported by; those `vgtok` has too as links to its page."""
+    top = {f"vgtok.{module}.{name}" for name, module in homes_of("vgtok").items()} if package != "vgtok" else set()
+    elsewhere, parts = [], []
+    for name, module in homes_of(package).items():
+        home = f"{package}.{module}.{name}"
+        if home in top:
+            elsewhere.append(f"[`{package}.{name}`](index.md#{home})")
+        else:
+            parts.append(f"::: {home}\n    options: {{ heading: {package}.{name}, toc_label: {name} }}\n")
+    see = [f"With the public names: {', '.join(elsewhere)}.\n"] if elsewhere else []
+    return "\n".join([*see, *parts])
 
 
 def homes_of(package: str) -> dict[str, str]:

@@ -30,7 +30,7 @@ LONG = frozenset({"bench", "train", "serve"})
 HUB_NAME = "owner/name"
 """What pages call a model on the hub; here it is the one in the workspace."""
 
-OTHERS = frozenset({"pip", "make", "python", "export", "cd", "curl"})
+OTHERS = frozenset({"pip", "make", "python", "export", "cd", "curl", "pre-commit"})
 """What a page may use beside the package's own command."""
 
 PAGES = [pytest.param(page, id=name_of(page)) for page in pages()]
