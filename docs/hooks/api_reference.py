@@ -18,7 +18,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def public_names(package: str) -> str:
-    """Every public name of a package under the heading it is imported by; those `vgtok` has too as links to its page."""
+    """The public names of a package under the headings they are imported by; those `vgtok` has too as links."""
     top = {f"vgtok.{module}.{name}" for name, module in homes_of("vgtok").items()} if package != "vgtok" else set()
     elsewhere, parts = [], []
     for name, module in homes_of(package).items():
