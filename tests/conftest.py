@@ -1,4 +1,4 @@
-"""Shared by all tests: the VisDrone images, where VGTOK_VISDRONE names them, and which tests are slow."""
+"""Shared by all tests: the VisDrone frames, where VGTOK_VISDRONE names them."""
 
 import os
 from pathlib import Path
