@@ -59,4 +59,5 @@ def furnish(folder: Path) -> None:
     torch.set_num_threads(1)
     save_detector(small_detector(), folder / "model")
     write_co_detr(small_detector(), folder / "released.pth")
-    train(small_recipe(steps=1, canvas=(64, 64)), folder / "run")
+    for name in ("run", "decayed"):
+        train(small_recipe(steps=1, canvas=(64, 64)), folder / name)

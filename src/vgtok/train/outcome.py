@@ -2,11 +2,11 @@
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from vgtok.detect.config import DetectorConfig, Head
@@ -14,9 +14,10 @@ from vgtok.detect.detector import DEFAULT_BUDGET, Detector
 from vgtok.detect.loading import load, shipped_models
 from vgtok.detect.saving import filled, read_config
 from vgtok.errors import InputError, VGTokError
+from vgtok.files import read_json
 from vgtok.tokenize.retention import RetentionTable
-from vgtok.train.recipe import RECIPE_FILE
-from vgtok.train.run_folder import MODEL_FILE, checkpoints, read_metrics
+from vgtok.train.recipe import RECIPE_FILE, read_recipe
+from vgtok.train.run_folder import MODEL_FILE, checkpoints, is_checkpoint, read_metrics
 
 HISTORY_FILE = "training.csv"
 _HISTORY_ROWS = 40
@@ -36,12 +37,12 @@ def detector_of(
     """
     run, checkpoint = _places(source)
     try:
-        config = DetectorConfig.from_dict(json.loads((run / MODEL_FILE).read_text(encoding="utf-8")))
+        config = DetectorConfig.from_dict(read_json(run / MODEL_FILE))
         recipe = _recipe(run)
-        canvas, preferred = recipe["canvas"], recipe.get("head", "query")
+        canvas, preferred = recipe["canvas"], recipe["head"]
         budget = min(recipe["budgets"], key=lambda share: abs(share - DEFAULT_BUDGET))
         weights = load_file(checkpoint / "average.safetensors")
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise InputError(f"{source}: neither a training run with a checkpoint nor one of them ({error})") from None
     model = filled(config, weights, str(checkpoint))
     sides = int(canvas[0]), int(canvas[1])
@@ -123,10 +124,12 @@ def _size(recipe: Mapping[str, Any]) -> str:
 
 def _places(source: Path) -> tuple[Path, Path]:
     """A run and its last checkpoint, or the run of the checkpoint named."""
-    found = checkpoints(source)
-    return (source, found[-1]) if found else (source.parent, source)
+    if found := checkpoints(source):
+        return source, found[-1]
+    if not is_checkpoint(source):
+        raise InputError(f"{source}: neither a training run with a checkpoint nor one of them (like RUN/step-001000)")
+    return source.parent, source
 
 
 def _recipe(run: Path) -> dict[str, Any]:
-    recipe: dict[str, Any] = json.loads((run / RECIPE_FILE).read_text(encoding="utf-8"))
-    return recipe
+    return read_recipe(run / RECIPE_FILE).to_dict()
