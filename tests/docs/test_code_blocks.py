@@ -87,7 +87,7 @@ def test_commands_in_prose_exist(page: Path) -> None:
         command = typer.main.get_command(main.app)
         words = span.split()[1:]
         # NAME and the like stand for any word.
-        while hasattr(command, "commands") and words and words[0].islower():
+        while hasattr(command, "commands") and words and words[0].islower() and words[0][0] != "-":
             if words[0] not in command.commands:
                 # `convert` takes a data set where no inner verb stands.
                 command = command.commands.get("annotations")
