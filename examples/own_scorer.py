@@ -7,13 +7,13 @@ import numpy as np
 
 from vgtok import Tokenizer
 from vgtok.data import render_scene
-from vgtok.tokenize import Frame, Pyramid, nest, pool_bands
+from vgtok.tokenize import CanvasPixels, Pyramid, nest, pool_bands
 
 
-def redness(frame: Frame) -> Pyramid:
+def redness(pixels: CanvasPixels) -> Pyramid:
     """Score each cell by its reddest pixel, and each node by its reddest cell."""
-    red = frame.image[..., 0].astype(np.int16) - frame.image[..., 1]
-    return nest(pool_bands(frame.extent, 0, lambda rows: np.maximum(red[rows], 0)))
+    red = pixels.rgb[..., 0].astype(np.int16) - pixels.rgb[..., 1]
+    return nest(pool_bands(pixels.extent, 0, lambda rows: np.maximum(red[rows], 0)))
 
 
 image = render_scene(seed=3, width=640, height=384).pixels

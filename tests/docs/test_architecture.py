@@ -21,8 +21,8 @@ WALK = re.findall(r"^\| \d+ \| [^|]+ \| `([\w.]+)` \|", PAGE, re.MULTILINE)
 
 HEADS: tuple[Head, ...] = ("query", "atss")
 
-VALUES = ("vgtok.tokenize.canvas", "vgtok.tokenize.geometry", "vgtok.tokenize.tokens")
-"""What travels along: an image's results are mapped back by its canvas, and tokens know their geometry."""
+VALUES = ("vgtok.tokenize.canvas", "vgtok.tokenize.geometry", "vgtok.tokenize.tokens", "vgtok.detect.result")
+"""What travels along: tokens know their geometry, and the canvas maps results back to the image."""
 
 CONDUCTORS = ("vgtok.detect.detector", "vgtok.detect.model")
 """What calls the stages one after the other."""
@@ -85,7 +85,5 @@ def test_an_image_never_goes_back(calls: dict[str, list[str]]) -> None:
 
 
 def stage(module: str) -> int:
-    """Tokenize, encode, detect, result: the order of the packages, with what is done with a result last."""
-    if module == "vgtok.detect.result":
-        return 3
-    return {"tokenize": 0, "encode": 1, "detect": 2, "show": 3, "files": 3}[module.split(".")[1]]
+    """Tokenize, encode, detect, draw: the order of the packages."""
+    return {"tokenize": 0, "encode": 1, "detect": 2, "overlap": 2, "show": 3, "files": 3}[module.split(".")[1]]

@@ -20,6 +20,9 @@ PAGES = [pytest.param(page, id=name_of(page)) for page in pages()]
 def whole_text(page: Path) -> str:
     """A page with its code; of a notebook every cell."""
     text = page.read_text(encoding="utf-8")
+    if page.name == "CHANGELOG.md":
+        # It lists old names beside new ones, as code.
+        text = re.sub(r"`[^`]+`", "", text)
     if page.suffix == ".md":
         return " ".join(text.split())
     return " ".join(" ".join(cell.source for cell in nbformat.reads(text, as_version=4).cells).split())

@@ -10,7 +10,7 @@ from PIL import Image
 
 from tests.detect.small_models import small_detector
 from tests.train.small import small_recipe
-from vgtok.data.convert import convert
+from vgtok.data.convert import convert_dataset
 from vgtok.data.dataset import open_annotated
 from vgtok.data.synthetic import SceneConfig, render_scene
 from vgtok.detect.checkpoint import write_co_detr
@@ -23,7 +23,7 @@ SIZE = (320, 192)
 
 def furnish(folder: Path) -> None:
     """Write all of it, small: every name a page uses without making it first."""
-    scenes = [render_scene(seed, *SIZE, SceneConfig(layout="street", pixels_per_metre=8.0)) for seed in (0, 1)]
+    scenes = [render_scene(seed, *SIZE, SceneConfig(layout="street", pixels_per_meter=8.0)) for seed in (0, 1)]
     for place in ("frames", "folder", "flight", "images"):
         (folder / place).mkdir()
     for name in ("frame.jpg", "frame.png", "photo.jpg", "flight/one.tif"):
@@ -48,7 +48,7 @@ def furnish(folder: Path) -> None:
             (folder / place / "annotations" / f"{number}.txt").write_text("\n".join([*lines, "0,0,60,40,0,0,0,0"]))
     dataset = open_annotated(f"visdrone:{folder / 'DIR'}")
     for target in (folder / "instances.json", *(folder / f"DIR/annotations/aitodv2_{s}.json" for s in ("val", "test"))):
-        convert(dataset, "coco", target)
+        convert_dataset(dataset, "coco", target)
     hits = [
         {"image_id": f"{number}.jpg", "category_id": 4, "bbox": [*map(float, box)], "score": 0.5}
         for number in range(len(scenes))
