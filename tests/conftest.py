@@ -1,4 +1,4 @@
-"""Shared by all tests: the VisDrone frames, where VGTOK_VISDRONE names them."""
+"""Shared by all tests: the VisDrone images and the starting checkpoint, where environment variables name them."""
 
 import os
 from pathlib import Path
@@ -53,3 +53,11 @@ def visdrone() -> Path:
     if not folder:
         pytest.skip("VGTOK_VISDRONE does not name the VisDrone2019-DET val folder")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def deit() -> Path:
+    folder = os.environ.get("VGTOK_WEIGHTS")
+    if not folder:
+        pytest.skip("VGTOK_WEIGHTS does not name the folder of starting checkpoints")
+    return Path(folder) / "deit_tiny_patch16_224.safetensors"

@@ -1,8 +1,8 @@
-"""VGTok: from pixels alone, how finely each region of an image deserves to be read.
+"""VGTok: choose from the pixels alone how finely each region of an image is read.
 
-`Tokenizer` turns an image into `Tokens`, a strict partition into 16, 32 and 64 px patches at the token budget you name;
-`load` gives a `Detector` that finds objects at that budget; `wrap` gives the budget to a model of your own. Names load
-on first use, so `import vgtok` costs next to nothing. Each package below offers its own names in the same way.
+`Tokenizer` turns an image into `Tokens`, a strict partition into 16, 32 and 64 px patches at a token budget. `load`
+returns a `Detector` that runs at a budget, `wrap` makes a model of your own do so. Names are imported on first use, so
+`import vgtok` is fast; every package below exports its public names in the same way.
 """
 
 from typing import TYPE_CHECKING

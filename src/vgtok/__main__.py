@@ -1,4 +1,4 @@
-"""`python -m vgtok`: the same as `vgtok`, for launchers that start modules."""
+"""`python -m vgtok`: the `vgtok` command, for launchers that run modules."""
 
 from vgtok.cli.main import run
 

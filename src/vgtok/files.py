@@ -1,6 +1,6 @@
-"""Files written whole or not at all, read with errors that name them, and locked while one process writes them.
+"""Write files atomically, read them with errors that name them, and lock them while one process writes.
 
-A kill leaves what was there before. What it leaves beside that, a draft, is removed by a later write to the folder.
+A killed process leaves the previous file and possibly a draft beside it, which a later write to the folder removes.
 """
 
 import json
@@ -21,27 +21,27 @@ else:
     import fcntl
 
 _DRAFT = ".vgtok-draft"
-"""How the name of a file that is being written ends."""
+"""Suffix of a file that is being written."""
 _ABANDONED = 3600.0
-"""Seconds without a write after which a draft is taken for what a kill left."""
+"""Seconds after its last write at which a draft counts as left by a killed process."""
 _NAMED = 40
-"""Characters of a file's name that its draft bears; the whole could be longer than a file system allows."""
+"""Characters of the file name in the name of its draft; more could exceed the limit of the file system."""
 
 _swept: set[Path] = set()
 
 
 @contextmanager
 def drafted(path: Path) -> Iterator[Path]:
-    """An empty file beside `path` to write to, removed in the end unless the block renamed it; folders are made."""
+    """Create an empty file beside `path`, and folders as needed; remove it at the end unless the block renamed it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path.parent)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:_NAMED]}.", suffix=_DRAFT)
         os.close(handle)
-        # Named as the caller names it: mkstemp makes a relative folder absolute, and the two would not compare equal.
+        # mkstemp makes a relative folder absolute; the caller compares with the path as given.
         draft = path.with_name(Path(name).name)
         try:
-            # mkstemp is private by design; a result is as readable as any other file of the user.
+            # mkstemp makes private files; a result gets the permissions of any other file of the user.
             mask = os.umask(0)
             os.umask(mask)
             draft.chmod(0o666 & ~mask)
@@ -55,25 +55,25 @@ def drafted(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A draft that takes the name `path` once the block ends well."""
+    """Yield a draft that replaces `path` if the block succeeds."""
     with drafted(path) as draft:
         yield draft
         draft.replace(path)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write `data` to `path` whole."""
+    """Write `data` to `path` atomically."""
     with replacing(path) as draft:
         draft.write_bytes(data)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text as `write_bytes` does; half a surrogate pair, which UTF-8 has no bytes for, as its escape."""
+    """Write UTF-8 text atomically; lone surrogates, which UTF-8 cannot encode, are escaped."""
     write_bytes(path, text.encode(errors="backslashreplace"))
 
 
 def read_json(path: Path, kind: str = "json file") -> Any:
-    """What a JSON file holds; `kind` is what errors call the file it should be."""
+    """Return the content of a JSON file; errors call the expected file a `kind`."""
     try:
         return json.loads(path.read_bytes())
     except OSError as error:
@@ -85,7 +85,7 @@ def read_json(path: Path, kind: str = "json file") -> Any:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text file."""
+    """Return the lines of a UTF-8 text file."""
     try:
         return path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
@@ -95,7 +95,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def is_there(path: Path) -> bool:
-    """Whether a file or folder has that name; one that no file system takes names none."""
+    """Return whether the path exists; False for a name that no file system accepts."""
     try:
         return path.exists()
     except (OSError, ValueError):
@@ -103,7 +103,7 @@ def is_there(path: Path) -> bool:
 
 
 def stamp(path: Path) -> list[int]:
-    """Size and time of a file, which change when it does; empty where there is none."""
+    """Return size and modification time of a file, which change when it does; empty if there is no file."""
     try:
         status = path.stat()
     except OSError:
@@ -113,9 +113,9 @@ def stamp(path: Path) -> list[int]:
 
 @contextmanager
 def locked(path: Path, place: Path) -> Iterator[None]:
-    """Hold the lock file `path` while the block runs; refused, naming `place`, while another process holds it.
+    """Hold the lock file `path` during the block; raise InputError naming `place` if another process holds it.
 
-    The system takes a lock from a process that ends, however it ends, so none outlives a kill.
+    The system releases the lock of a process that ends, also of a killed one.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -133,13 +133,13 @@ def locked(path: Path, place: Path) -> Iterator[None]:
 
 
 def _held(path: Path) -> int | None:
-    """An open file that holds the lock `path`, or None where another does."""
+    """Return an open file that holds the lock, or None if another process holds it."""
     while True:
         handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
         if not _take(handle):
             os.close(handle)
             return None
-        # Whoever held the lock before may have removed the file between the two calls above.
+        # The previous holder may have removed the file between the two calls above.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), path.stat()):
                 return handle
@@ -147,7 +147,7 @@ def _held(path: Path) -> int | None:
 
 
 def _take(handle: int) -> bool:
-    """Lock an open file; a file system without locks gives one to everybody."""
+    """Lock an open file; always succeeds on a file system without locks."""
     if sys.platform == "win32":
         try:
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
@@ -164,7 +164,7 @@ def _take(handle: int) -> bool:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove the drafts that kills left in a folder, once a process."""
+    """Remove drafts of killed processes from a folder, once per process."""
     if folder.absolute() in _swept:
         return
     _swept.add(folder.absolute())

@@ -1,4 +1,4 @@
-"""Names of a package that load on first use, so that importing it costs next to nothing."""
+"""Import the public names of a package on first use, so that importing the package itself is fast."""
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -8,7 +8,7 @@ from sys import modules
 def lazy_names(
     package: str, homes: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package; `homes` lists, by module below it, the names it offers."""
+    """Return `__getattr__` and `__dir__` for a package; `homes` lists the public names of each of its modules."""
     home_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
 
     def get(name: str) -> object:
@@ -17,9 +17,9 @@ def lazy_names(
         try:
             value = getattr(import_module(home_of[name]), name)
         except ModuleNotFoundError as error:
-            from vgtok.errors import explained
+            from vgtok.errors import missing_package
 
-            raise explained(error) from None
+            raise missing_package(error) from None
         setattr(modules[package], name, value)
         return value
 

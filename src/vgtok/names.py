@@ -1,4 +1,4 @@
-"""Class names of COCO and VisDrone, in the order of their labels."""
+"""Class names of COCO and VisDrone in the order of their labels."""
 
 COCO = (
     "person",
@@ -86,7 +86,7 @@ COCO = (
 _GAPS = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
 
 COCO_IDS = tuple(number for number in range(1, 91) if number not in _GAPS)
-"""The category number of each class in COCO's own files, which left ten of ninety unused."""
+"""The category id of each class in COCO's files; ten of the ninety ids are unused."""
 
 VISDRONE = (
     "pedestrian",

@@ -1,6 +1,6 @@
-"""The same function over many images: several processes, one bar, results in order.
+"""Map a function over many items in several processes, with one progress bar and results in order.
 
-Each worker runs OpenCV on one thread, so that processes, not threads, fill the cores.
+Each worker runs OpenCV on one thread: the processes use the cores.
 """
 
 import os
@@ -35,7 +35,7 @@ def map_with_progress(
                 yield function(item)
                 progress.advance(task)
             return
-        # Spawned, not forked: a fork would copy OpenCV's thread pool in whatever state it is.
+        # Spawned, not forked: a fork would copy OpenCV's thread pool in an undefined state.
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
             for result in pool.map(function, items, chunksize=max(1, min(8, len(items) // (4 * workers)))):
                 yield result
@@ -43,13 +43,13 @@ def map_with_progress(
 
 
 def progress_bar() -> Progress:
-    """The bar every verb shows, on standard error so that standard output stays clean for machines."""
+    """Return the progress bar of all commands, on standard error to keep standard output machine-readable."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 def default_workers() -> int:
-    """One process per core this process may use."""
+    """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

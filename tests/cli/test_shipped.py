@@ -15,7 +15,7 @@ def test_it_is_small_and_says_what_it_is() -> None:
     folder = shipped_models()["vgtok-tiny"]
     assert sum(path.stat().st_size for path in folder.iterdir()) < 25e6
     detector = load("vgtok-tiny")
-    assert "academic use" in detector.licence
+    assert "academic use" in detector.license
     assert detector.table is not None
     card = (folder / "README.md").read_text()
     assert "tiny-visdrone" in card

@@ -13,14 +13,14 @@ from torch.nn import functional
 
 from tests.detect import public_oracle as public
 from tests.detect.public_oracle import STRIDES, State, layer_norm, linear
-from tests.detect.test_suppression import softened
+from tests.test_overlap import softened
 
 HEADS = 4
 Found = tuple[Tensor, Tensor, Tensor]
 
 
 def feature_levels(state: State, pixels: Tensor, window: int) -> list[Tensor]:
-    """A normalised (3, H, W) image, padded, to the (C, rows, columns) levels of the pyramid."""
+    """A normalized (3, H, W) image, padded, to the (C, rows, columns) levels of the pyramid."""
     height, width = pixels.shape[1:]
     padded = torch.zeros(3, math.ceil(height / 32) * 32, math.ceil(width / 32) * 32)
     padded[:, :height, :width] = pixels
@@ -89,7 +89,7 @@ def encoded(state: State, levels: Sequence[Tensor], masks: Sequence[Tensor], lay
     embeds = state["query_head.transformer.level_embeds"]
     code = torch.cat([masked_sine(mask, dim // 2) + embed for mask, embed in zip(masks, embeds, strict=True)])
     filled = shares(masks)
-    places = torch.cat([centres(mask)[:, None] * filled for mask in masks])
+    places = torch.cat([centers(mask)[:, None] * filled for mask in masks])
     for number in range(layers):
         name = f"query_head.transformer.encoder.layers.{number}"
         x = layer_norm(
@@ -104,8 +104,8 @@ def shares(masks: Sequence[Tensor]) -> Tensor:
     return torch.stack([torch.stack([(~mask[0]).float().mean(), (~mask[:, 0]).float().mean()]) for mask in masks])
 
 
-def centres(mask: Tensor) -> Tensor:
-    """(rows * columns, 2) centres of cells as shares of the image."""
+def centers(mask: Tensor) -> Tensor:
+    """(rows * columns, 2) centers of cells as shares of the image."""
     high, wide = int((~mask[:, 0]).sum()), int((~mask[0]).sum())
     y, x = (torch.arange(mask.shape[0]) + 0.5) / high, (torch.arange(mask.shape[1]) + 0.5) / wide
     return torch.cartesian_prod(y, x).flip(-1)
@@ -117,7 +117,7 @@ def query_boxes(
     """(Q, classes) logits and (Q, 4) boxes, as shares of the image, of the last decoder layer."""
     first = torch.cat(
         [
-            torch.cat([centres(mask), torch.full((mask.numel(), 2), 0.05 * 2**level)], 1)
+            torch.cat([centers(mask), torch.full((mask.numel(), 2), 0.05 * 2**level)], 1)
             for level, mask in enumerate(masks)
         ]
     )

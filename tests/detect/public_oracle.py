@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tests.detect.test_roi_align import by_hand
+from tests.detect.test_roi import by_hand
 
 State = Mapping[str, Tensor]
 STRIDES = (4, 8, 16, 32, 64)
@@ -54,7 +54,7 @@ def rotary(x: Tensor, rows: int, columns: int) -> Tensor:
 
 
 def backbone(state: State, pixels: Tensor, heads: int, window: int, global_blocks: Sequence[int]) -> Tensor:
-    """A normalised (3, H, W) image to (D, rows, columns)."""
+    """A normalized (3, H, W) image to (D, rows, columns)."""
     x = functional.conv2d(
         pixels[None], state["backbone.patch_embed.proj.weight"], state["backbone.patch_embed.proj.bias"], stride=16
     )[0]
@@ -137,7 +137,7 @@ def pyramid_stage(state: State, stage: str, x: Tensor) -> Tensor:
 
 
 def bilinear(plane: Tensor, x: float, y: float) -> Tensor:
-    """(rows, columns, d) read at x, y in cells, the first centre at a half; nothing outside."""
+    """(rows, columns, d) read at x, y in cells, the first center at a half; nothing outside."""
     x, y = x - 0.5, y - 0.5
     left, top = math.floor(x), math.floor(y)
     out = torch.zeros(plane.shape[2])
@@ -191,10 +191,10 @@ def mlp(state: State, name: str, x: Tensor) -> Tensor:
 
 
 def encoder_layer(
-    state: State, number: int, x: Tensor, code: Tensor, centres: Tensor, shapes: Sequence[tuple[int, int]], heads: int
+    state: State, number: int, x: Tensor, code: Tensor, centers: Tensor, shapes: Sequence[tuple[int, int]], heads: int
 ) -> Tensor:
     name = f"query_head.transformer.encoder.layers.{number}"
-    read = deformable(state, f"{name}.attentions.0", x + code, centres, x, shapes, heads)
+    read = deformable(state, f"{name}.attentions.0", x + code, centers, x, shapes, heads)
     x = layer_norm(state, f"{name}.norms.0", x + read, 1e-5)
     return layer_norm(state, f"{name}.norms.1", x + mlp(state, name, x), 1e-5)
 
@@ -225,7 +225,7 @@ def decoder_layer(
 
 
 def box_sine(boxes: Tensor, features: int) -> Tensor:
-    """(Q, 4) boxes, centre and size, to (Q, 4 * features): y, x, width, height in turn."""
+    """(Q, 4) boxes, center and size, to (Q, 4 * features): y, x, width, height in turn."""
     power = torch.arange(features) // 2 * 2 / features
     codes = []
     for coordinate in (1, 0, 2, 3):

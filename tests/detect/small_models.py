@@ -4,10 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from vgtok.detect.boxes import Prediction
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.detector import Detector
 from vgtok.detect.model import CoDetr
+from vgtok.encode.dense import encode_dense
 
 ENCODER = {
     "dim": 48,
@@ -41,7 +44,7 @@ SMALL = DetectorConfig(
 
 
 def small_model(seed: int = 3, **changes: Any) -> CoDetr:
-    """Every weight random and far from its initialisation, so that no part can hide behind a zero."""
+    """Every weight random and far from its initialization, so that no part can hide behind a zero."""
     model = CoDetr(replace(SMALL, **changes)).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -51,4 +54,10 @@ def small_model(seed: int = 3, **changes: Any) -> CoDetr:
 
 
 def small_detector(seed: int = 3, **changes: Any) -> Detector:
-    return Detector(small_model(seed, **changes), canvas=(192, 128), licence="for tests only")
+    return Detector(small_model(seed, **changes), canvas=(192, 128), license="for tests only")
+
+
+def predict_dense(model: CoDetr, image: Tensor) -> Prediction:
+    """What a model finds in a (3, H, W) image with every cell a token, by the dense encoder the release runs."""
+    maps = encode_dense(model.encoder, image[None]).maps
+    return model.predict_maps([maps[0]], [(image.shape[1], image.shape[2])], 1000)[0]

@@ -4,16 +4,20 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.detect.small_models import SMALL, small_model
+from tests.detect.test_roi import random_boxes
 from vgtok.data.synthetic import render_scene
-from vgtok.detect.atss import ATSSHead
+from vgtok.detect.atss import ATSSHead, assign_by_statistics, centerness, enlarged
 from vgtok.detect.boxes import clip, decode
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.loading import load
-from vgtok.detect.nms import nms
+from vgtok.detect.roi import BACKGROUND, level_anchors
 from vgtok.errors import InputError
+from vgtok.overlap import nms, paired_iou
 
 SIZE = (96, 128)
 
@@ -95,3 +99,60 @@ def test_the_soft_rule_chooses_by_class_before_centerness() -> None:
     assert torch.equal(chosen, by_class.values * middle)
     product = (logits.sigmoid() * centered.sigmoid()[:, None]).flatten().topk(1000).values
     assert not torch.equal(chosen.sort(descending=True).values, product)
+
+
+@given(st.integers(0, 8), st.integers(0, 1000))
+@settings(deadline=None)
+def test_statistics_assignment_by_loops(objects: int, seed: int) -> None:
+    levels = level_anchors([(12, 12), (6, 6), (3, 3)], (8, 16, 32), (4.0,), (1.0,), torch.zeros(()))
+    truth = random_boxes(objects, seed)
+    owner = assign_by_statistics(levels, truth)
+    anchors = torch.cat(levels)
+    best = [(-1.0, BACKGROUND)] * len(anchors)
+    for number in range(objects):
+        center = (truth[number, :2] + truth[number, 2:]) / 2
+        candidates, first = [], 0
+        for level in levels:
+            distance = torch.linalg.vector_norm((level[:, :2] + level[:, 2:]) / 2 - center, dim=1)
+            candidates += [first + int(i) for i in distance.argsort(stable=True)[:9]]
+            first += len(level)
+        overlap = paired_iou(anchors[candidates], truth[number])[0]
+        threshold = overlap.mean() + overlap.std()
+        for anchor, amount in zip(candidates, overlap, strict=True):
+            x, y = ((anchors[anchor, :2] + anchors[anchor, 2:]) / 2).tolist()
+            x0, y0, x1, y1 = truth[number].tolist()
+            inside = min(x - x0, y - y0, x1 - x, y1 - y) > 0.01
+            if amount >= threshold and inside and float(amount) > best[anchor][0]:
+                best[anchor] = (float(amount), number)
+    # Anchors tied in distance may be taken in another order: then only their number can differ.
+    agree = sum(int(owner[i]) == number for i, (_, number) in enumerate(best))
+    assert agree >= len(anchors) - 2
+    assert abs(int((owner >= 0).sum()) - sum(number >= 0 for _, number in best)) <= 1
+
+
+def test_centerness_is_one_in_the_middle_and_zero_at_the_border() -> None:
+    boxes = torch.tensor([[0.0, 0, 20, 10]]).expand(3, 4)
+    anchors = torch.tensor([[5.0, 0, 15, 10], [-5.0, 0, 5, 10], [0.0, 0, 10, 10]])
+    torch.testing.assert_close(centerness(anchors, boxes), torch.tensor([1.0, 0.0, (1 / 3) ** 0.5]))
+
+
+@given(st.floats(0, 90), st.floats(0, 90), st.floats(0.5, 7.5), st.floats(0.5, 7.5))
+@settings(deadline=None)
+def test_an_object_between_the_centres_of_cells_finds_an_anchor(
+    x: float, y: float, width: float, height: float
+) -> None:
+    levels = level_anchors([(16, 16), (8, 8), (4, 4), (2, 2)], (8, 16, 32, 64), (8.0,), (1.0,), torch.zeros(()))
+    box = torch.tensor([[x, y, x + width, y + height]])
+    owner = assign_by_statistics(levels, box, least=1.5 / 8)
+    anchors = torch.cat(levels)[owner == 0]
+    assert len(anchors)
+    assert centerness(anchors, enlarged(box.expand(len(anchors), 4), anchors, 1.5 / 8)).max() > 0.19
+
+
+def test_a_box_larger_than_its_cell_stays_as_it_is() -> None:
+    boxes = torch.tensor([[0.0, 0.0, 9.0, 20.0], [4.0, 4.0, 6.0, 16.0]])
+    anchors = torch.tensor([[-32.0, -32.0, 32.0, 32.0]]).expand(2, 4)
+    assert enlarged(boxes, anchors, 0.0) is boxes
+    grown = enlarged(boxes, anchors, 1 / 8)
+    torch.testing.assert_close(grown[0], boxes[0])
+    torch.testing.assert_close(grown[1], torch.tensor([1.0, 4.0, 9.0, 16.0]))

@@ -33,9 +33,9 @@ def test_the_public_release_fits_whole(released: dict[str, Tensor]) -> None:
     extra = {name: torch.empty(shape, device="meta") for name, shape in RUNTIME.items()}
     converted = convert_co_detr(released | extra, "released.pth")
     assert converted.tensors == len(released) == 854
-    assert converted.reinitialised == ()
+    assert converted.reinitialized == ()
     assert converted.detector.names == COCO
-    assert "unresolved" in converted.detector.licence
+    assert "unresolved" in converted.detector.license
     # It was tested at this scale and never saw a coarse token.
     assert (converted.detector.canvas, converted.detector.budget) == ((2048, 1280), 1.0)
     model = converted.detector.model
@@ -47,14 +47,14 @@ def test_the_public_release_fits_whole(released: dict[str, Tensor]) -> None:
 
 def test_other_classes_start_nineteen_tensors_anew(released: dict[str, Tensor]) -> None:
     converted = convert_co_detr(released, "released.pth", names=[f"thing {number}" for number in range(10)])
-    assert len(converted.reinitialised) == 19
+    assert len(converted.reinitialized) == 19
     state = converted.detector.model.state_dict()
-    for name in converted.reinitialised:
+    for name in converted.reinitialized:
         assert not state[name].is_meta
         assert any(side in (10, 11) for side in state[name].shape)
-    assert all(state[name].is_meta for name in state.keys() - set(converted.reinitialised))
+    assert all(state[name].is_meta for name in state.keys() - set(converted.reinitialized))
     renamed = convert_co_detr(released, "released.pth", names=[f"thing {number}" for number in range(80)])
-    assert renamed.reinitialised == ()
+    assert renamed.reinitialized == ()
     assert renamed.detector.names[79] == "thing 79"
 
 

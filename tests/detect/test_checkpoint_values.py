@@ -5,13 +5,13 @@ import torch
 from torch import Tensor
 
 from tests.detect import public_oracle as oracle
+from tests.detect.public_layout import random_public_state
 from tests.detect.small_models import SMALL
-from vgtok.detect import checkpoint
-from vgtok.detect.checkpoint import convert_co_detr, to_public
-from vgtok.detect.deformable import whole
+from vgtok.detect.checkpoint import convert_co_detr
 from vgtok.detect.losses import SetPrediction
 from vgtok.detect.model import CoDetr
 from vgtok.detect.query_head import Encoded
+from vgtok.detect.transformer import whole_view
 from vgtok.encode.dense import encode_dense
 
 SHAPES = [(8, 6), (4, 3), (2, 2), (1, 1), (1, 1)]
@@ -20,13 +20,7 @@ CELLS = sum(rows * columns for rows, columns in SHAPES)
 
 @pytest.fixture(scope="module")
 def public() -> dict[str, Tensor]:
-    """Random tensors under the public names, at sizes a loop can run."""
-    generator = torch.Generator().manual_seed(11)
-    layout = to_public(checkpoint._shapes(SMALL), SMALL.encoder_config())
-    return {
-        name: torch.randn(t.shape, generator=generator) * (0.5 if t.ndim < 2 else (t[0].numel()) ** -0.5)
-        for name, t in layout.items()
-    }
+    return random_public_state(SMALL, 11)
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +57,10 @@ def test_pyramid_stages(model: CoDetr, public: dict[str, Tensor], stage: str) ->
 @pytest.mark.parametrize("number", [0, 1])
 def test_deformable_encoder_layers(model: CoDetr, public: dict[str, Tensor], number: int) -> None:
     cells, code = rand(CELLS, 32), rand(CELLS, 32, seed=1)
-    centres = torch.rand((CELLS, 2), generator=torch.Generator().manual_seed(2))
+    centers = torch.rand((CELLS, 2), generator=torch.Generator().manual_seed(2))
     layer = model.query_head.transformer.encoder.layers[number]
-    mine = layer(cells[None], code, centres, SHAPES)[0]
-    close(mine, oracle.encoder_layer(public, number, cells, code, centres, SHAPES, heads=4))
+    mine = layer(cells[None], code, centers, SHAPES)[0]
+    close(mine, oracle.encoder_layer(public, number, cells, code, centers, SHAPES, heads=4))
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -80,7 +74,7 @@ def test_deformable_decoder_layers(model: CoDetr, public: dict[str, Tensor], num
 def test_the_decoder_with_its_branches(model: CoDetr, public: dict[str, Tensor]) -> None:
     memory, start = rand(CELLS, 32, seed=2), boxes(SMALL.queries)
     proposals = SetPrediction(torch.zeros(1, SMALL.queries, SMALL.classes), start[None])
-    last = model.query_head.decode(Encoded(memory[None], SHAPES, whole(memory)), proposals, None)[-1]
+    last = model.query_head.decode(Encoded(memory[None], SHAPES, whole_view(memory)), proposals, None)[-1]
     logits, final = oracle.decode(public, start, memory, SHAPES, heads=4, layers=2)
     close(last.logits[0], logits)
     close(last.boxes[0], final)

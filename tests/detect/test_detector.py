@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.detect.small_models import small_detector
+from tests.detect.small_models import predict_dense, small_detector
 from vgtok import Tokenizer
 from vgtok.detect.detector import Detector
 from vgtok.detect.result import Result
@@ -110,8 +110,8 @@ def test_a_batch_of_sizes_is_each_image_alone(detector: Detector, head: Any) -> 
 def test_all_tokens_are_the_dense_model(detector: Detector) -> None:
     """Scores to 1e-4, boxes to 1e-4 of the frame's longer side."""
     image = picture(128, 192)
-    frame = detector._frame(Tokenizer(budget=1.0, canvas=(192, 128)).fit(image))
-    boxes, scores, _ = detector.model.predict_dense([frame], 1000)[0]
+    frame = detector._pixels(Tokenizer(budget=1.0, canvas=(192, 128)).fit(image))
+    boxes, scores, _ = predict_dense(detector.model, frame)
     result = detector(image, budget=1.0)
     np.testing.assert_allclose(result.scores, scores.detach().numpy(), rtol=0, atol=1e-4)
     np.testing.assert_allclose(result.boxes / 192, boxes.detach().numpy() / 192, rtol=0, atol=1e-4)
@@ -138,13 +138,13 @@ def test_wrong_arguments_say_what_to_do(detector: Detector) -> None:
         detector(image, head="rpn")  # type: ignore[call-overload]
     with pytest.raises(InputError, match="without its ATSS head"):
         small_detector(auxiliary=())(image, head="atss")
-    with pytest.raises(InputError, match="carries no retention table"):
-        detector.calibrated(0.4)
+    with pytest.raises(InputError, match="no retention table"):
+        detector.calibrated_tokenizer(0.4)
 
 
 def test_the_models_own_table_gives_a_percentile() -> None:
     detector = Detector(small_detector().model, table=load_table("visdrone"))
-    tokenizer = detector.calibrated(0.4)
+    tokenizer = detector.calibrated_tokenizer(0.4)
     assert tokenizer.percentile == Tokenizer.calibrated("visdrone", 0.4).percentile
 
 

@@ -149,7 +149,7 @@ def test_pushed_and_fetched_again(hub_folder: Path, monkeypatch: pytest.MonkeyPa
     local = LocalHub(hub_folder)
     monkeypatch.setattr("huggingface_hub.HfApi", lambda: local)
     (hub_folder / "model-old.safetensors").touch()
-    original = vgtok.Detector(small_detector().model, licence="ask first", evaluations=[{"data": "x", "AP": 1.5}])
+    original = vgtok.Detector(small_detector().model, license="ask first", evaluations=[{"data": "x", "AP": 1.5}])
     assert original.push_to_hub("someone/model", private=True, message="first") == "https://hub/commit/1"
     assert local.calls == [
         {"repository": "someone/model", "private": True, "exist_ok": True},
@@ -158,7 +158,7 @@ def test_pushed_and_fetched_again(hub_folder: Path, monkeypatch: pytest.MonkeyPa
     assert sorted(file.name for file in hub_folder.iterdir()) == ["README.md", "config.json", "model.safetensors"]
     for again in (vgtok.Detector.from_pretrained("someone/model"), vgtok.load("someone/model")):
         assert same(original, again)
-        assert (again.licence, again.evaluations) == ("ask first", ({"data": "x", "AP": 1.5},))
+        assert (again.license, again.evaluations) == ("ask first", ({"data": "x", "AP": 1.5},))
     assert 'vgtok.load("someone/model")' in (hub_folder / "README.md").read_text()
 
 

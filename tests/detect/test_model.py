@@ -1,18 +1,21 @@
-"""The whole network: its size, its batches, its dense twin, what it trains, and what must not break it."""
+"""The whole network: parameters, FLOPs, batches against single images, losses and gradients in every corner case."""
 
 from collections.abc import Sequence
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from tests.encode.small import frame, partition
 from vgtok.detect.config import DETECTORS, Head
-from vgtok.detect.model import CoDetr
+from vgtok.detect.model import CoDetr, detection_flops, detector_parameters
+from vgtok.detect.neck import UpsampledConv
 from vgtok.errors import InputError
 from vgtok.tokenize.tokens import Tokens
 
-from .small_models import small_model
+from .small_models import SMALL, predict_dense, small_model
+from .test_neck import enlarged_then_convolved
 
 Target = dict[str, Tensor]
 
@@ -78,7 +81,7 @@ def test_all_tokens_equal_the_dense_model() -> None:
     image = frame(128, 192)
     with torch.inference_mode():
         (packed,) = model.predict([image], [partition(image, 1.0)], 20)
-        (dense,) = model.predict_dense([image], 20)
+        dense = [part[:20] for part in predict_dense(model, image)]
     torch.testing.assert_close(packed[0] / 192, dense[0] / 192, atol=1e-4, rtol=0)
     torch.testing.assert_close(packed[1], dense[1], atol=1e-4, rtol=0)
     assert torch.equal(packed[2], dense[2])
@@ -203,3 +206,43 @@ def test_the_first_stage_learns_from_its_own_loss_alone() -> None:
     weight = head.reg_branches[-1][4].weight
     (gradient,) = torch.autograd.grad(prediction.boxes.sum(), weight, allow_unused=True)
     assert gradient is None
+
+
+def test_the_paper_frame_costs_what_the_paper_says() -> None:
+    after = sum(detection_flops(DETECTORS["co-detr-eva02-large"], 72, 128).values()) / 1e9
+    assert 8281.5 + after == pytest.approx(12955.5, rel=1e-3)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 4), (5, 3)])
+def test_every_part_costs_what_torch_counts(rows: int, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Counted is the model as it was published, which enlarges maps before it convolves them.
+    monkeypatch.setattr(UpsampledConv, "forward", enlarged_then_convolved)
+    model = small_model()
+    head = model.query_head
+    counted = {}
+    # Fused attention on CPU counts as nothing; the plain form is made of products that count.
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        with FlopCounterMode(display=False) as counter:
+            levels = model.neck(torch.randn(1, 48, rows, columns))
+        counted["neck"] = counter.get_total_flops()
+        with FlopCounterMode(display=False) as counter:
+            encoded = head.encode(levels)
+        counted["cells"] = counter.get_total_flops()
+        with FlopCounterMode(display=False) as counter:
+            proposals = head.propose(encoded)
+        counted["proposals"] = counter.get_total_flops()
+        with FlopCounterMode(display=False) as counter:
+            head.decode(encoded, proposals, None)
+        counted["queries"] = counter.get_total_flops()
+    assert detection_flops(SMALL, rows, columns) == counted
+    assert model.atss_head is not None
+    with FlopCounterMode(display=False) as counter:
+        model.atss_head.candidates(head.auxiliary_maps(encoded))
+    expected = {"neck": counted["neck"], "cells": counted["cells"], "anchors": counter.get_total_flops()}
+    assert detection_flops(SMALL, rows, columns, "atss") == expected
+
+
+def test_parameters_come_by_part() -> None:
+    assert detector_parameters(SMALL).keys() == {
+        "encoder", "neck", "query_head", "rpn_head", "roi_head", "atss_head", "fusion",
+    }  # fmt: skip

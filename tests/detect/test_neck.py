@@ -1,18 +1,33 @@
-"""Every level's shape, also over odd grids, and convolutions of enlarged maps against the plain way."""
+"""The feature pyramid: norms, upsampled convolutions and the shapes of its levels."""
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vgtok.detect.neck import Pyramid, UpsampledConv, level_shapes
+from vgtok.detect.neck import ChannelNorm, FeaturePyramid, GroupNorm, UpsampledConv, level_shapes
+
+
+def test_channel_norm_normalizes_each_place() -> None:
+    norm = ChannelNorm(6)
+    maps = torch.randn(2, 6, 3, 4) * 5 + 2
+    expected = (maps - maps.mean(1, keepdim=True)) / (maps.var(1, unbiased=False, keepdim=True) + 1e-6).sqrt()
+    torch.testing.assert_close(norm(maps), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_group_norm_is_torchs_and_takes_one_cell() -> None:
+    norm, torchs = GroupNorm(64), torch.nn.GroupNorm(32, 64)
+    maps = torch.randn(2, 64, 3, 4)
+    assert torch.equal(norm(maps), torchs(maps))
+    assert norm(torch.randn(1, 64, 1, 1)).isfinite().all()
+
 
 STRIDES = (4, 8, 16, 32, 64)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(8, 12), (7, 5), (1, 1)])
 def test_levels_have_the_shapes_they_say(rows: int, columns: int) -> None:
-    maps = Pyramid(32, 16, STRIDES)(torch.randn(2, 32, rows, columns))
+    maps = FeaturePyramid(32, 16, STRIDES)(torch.randn(2, 32, rows, columns))
     assert [tuple(level.shape) for level in maps] == [(2, 16, *shape) for shape in level_shapes(rows, columns, STRIDES)]
 
 

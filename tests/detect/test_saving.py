@@ -1,4 +1,4 @@
-"""Saved models: what goes in comes out, a kill leaves the old one, and whatever does not fit is refused by name."""
+"""Saved models and their cards: what goes in comes out, a kill leaves the old model, and damage is refused by name."""
 
 import json
 import time
@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 
 from tests.detect.small_models import ENCODER, small_detector
 from vgtok.detect import saving
 from vgtok.detect.detector import Detector
-from vgtok.detect.saving import file_digest, load_detector, save_detector
+from vgtok.detect.saving import file_digest, load_detector, model_card, read_config, save_detector
 from vgtok.errors import InputError
 from vgtok.tokenize.retention import load_table
 
@@ -40,11 +41,11 @@ def test_a_relative_folder_keeps_its_weights(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_save_carries_everything(tmp_path: Path) -> None:
-    original = Detector(small_detector().model, canvas=(192, 128), table=load_table("visdrone"), licence="ask first")
+    original = Detector(small_detector().model, canvas=(192, 128), table=load_table("visdrone"), license="ask first")
     save_detector(original, tmp_path / "model")
     loaded = load_detector(tmp_path / "model")
     assert loaded.model.config == original.model.config
-    assert (loaded.canvas, loaded.licence, loaded.names) == ((192, 128), "ask first", ("car", "van", "bus"))
+    assert (loaded.canvas, loaded.license, loaded.names) == ((192, 128), "ask first", ("car", "van", "bus"))
     assert loaded.table is not None
     assert original.table is not None
     assert loaded.table == original.table
@@ -52,6 +53,18 @@ def test_a_save_carries_everything(tmp_path: Path) -> None:
     assert all(torch.equal(tensor, state[name]) for name, tensor in original.model.state_dict().items())
     assert not loaded.model.training
     assert len({file.stat().st_mode for file in (tmp_path / "model").iterdir()}) == 1
+
+
+def test_keys_of_earlier_releases_are_read_and_the_present_ones_written(tmp_path: Path) -> None:
+    save_detector(small_detector(), tmp_path)
+    path = tmp_path / "config.json"
+    document = json.loads(path.read_text())
+    assert (document["license"], document["preprocessing"]["color"]) == ("for tests only", "RGB")
+    document["licence"] = document.pop("license")
+    document["preprocessing"]["colour"] = document["preprocessing"].pop("color")
+    path.write_text(json.dumps(document))
+    assert load_detector(tmp_path).license == "for tests only"
+    assert "RGB, mean" in model_card(read_config(tmp_path), "old")
 
 
 def test_the_default_budget_is_part_of_a_model(tmp_path: Path) -> None:
@@ -198,7 +211,7 @@ def test_the_head_a_model_prefers_is_saved_with_it(tmp_path: Path) -> None:
         {"config": {"names": [1, 2, 3]}},
         {"preprocessing": {"canvas": [float("inf"), 1]}},
         {"preprocessing": {"canvas": [192, "128"]}},
-        {"licence": None, "weights": []},
+        {"license": None, "weights": []},
         {"head": ["query"]},
         {"budget": 10**400},
         {"budget": 7},
@@ -249,3 +262,50 @@ def test_nan_weights_are_refused(tmp_path: Path) -> None:
     replace_weights(tmp_path, state | {name: torch.full_like(state[name], float("nan"))})
     with pytest.raises(InputError, match="NaN or infinite"):
         load_detector(tmp_path)
+
+
+def card(folder: Path, **changes: Any) -> str:
+    save_detector(Detector(small_detector().model, **changes), folder)
+    return model_card(read_config(folder), "someone/small")
+
+
+def test_the_hub_reads_the_front_matter(tmp_path: Path) -> None:
+    data = ModelCard(card(tmp_path)).data
+    assert (data.library_name, data.pipeline_tag) == ("vgtok", "object-detection")
+    assert {"vgtok", "co-detr", "object-detection"} <= set(data.tags or ())
+
+
+@pytest.mark.parametrize(("license", "known"), [("Apache-2.0", "apache-2.0"), ("ask first", "other"), ("", "unknown")])
+def test_a_license_is_an_identifier_or_a_note(tmp_path: Path, license: str, known: str) -> None:
+    text = card(tmp_path, license=license)
+    assert ModelCard(text).data.license == known
+    note = text.partition("## License\n\n")[2]
+    assert note.strip() == (license or "Not stated; ask whoever trained it before you rely on it.")
+
+
+def test_the_card_tells_what_the_model_is(tmp_path: Path) -> None:
+    text = card(tmp_path, canvas=(192, 128), table=load_table("visdrone"))
+    parameters = sum(small_detector().model.parts().values()) / 1e6
+    for expected in (
+        "# small\n",
+        'vgtok.load("someone/small")',
+        "3 classes, encoder eva02-large",
+        f"| parameters | {parameters:.2f}M (encoder ",
+        "| canvas | fits inside 192 x 128 px |",
+        "| auxiliary heads | roi, atss |",
+        "| retention table | yes |",
+        "## Classes\n\ncar, van, bus\n",
+    ):
+        assert expected in text, expected
+    assert "measured" not in text
+    save_detector(small_detector(), tmp_path, auxiliary=())
+    assert "| auxiliary heads | none, for inference only |" in model_card(read_config(tmp_path), "small")
+
+
+def test_what_was_measured_is_a_table(tmp_path: Path) -> None:
+    rows = [{"data": "visdrone", "budget": 0.4, "AP": 21.37129}, {"data": "a|b", "AP50": 40}]
+    text = card(tmp_path, evaluations=rows)
+    assert (
+        "| data | budget | AP | AP50 |\n| --- | --- | --- | --- |\n"
+        "| visdrone | 0.4 | 21.37 |  |\n| a\\|b |  |  | 40 |\n"
+    ) in text

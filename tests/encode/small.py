@@ -1,4 +1,4 @@
-"""Small encoders with weights far from their initialisation, and frames to run them on."""
+"""Small encoders with weights far from their initialization, and frames to run them on."""
 
 from typing import Any
 

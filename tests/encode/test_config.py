@@ -37,7 +37,7 @@ def test_large_is_the_released_detector_backbone() -> None:
         ({"window": None}, "global_blocks: without a window"),
         ({"global_blocks": (12,)}, "global_blocks: .* below the depth of 12"),
         ({"fusion": (64,)}, r"fusion: \(64,\) is not"),
-        ({"position": "middle"}, "position: 'middle' is not one of centre, corner, mean"),
+        ({"position": "middle"}, "position: 'middle' is not one of center, corner, mean"),
         ({"resampling": "nearest"}, "resampling: 'nearest' is not one of"),
         ({"padding": "none"}, "padding: 'none' is not one of exact, scaled, dropped"),
     ],
@@ -45,6 +45,10 @@ def test_large_is_the_released_detector_backbone() -> None:
 def test_senseless_configurations_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         configuration("eva02-tiny", **changes)
+
+
+def test_the_spelling_of_files_before_0_2_is_read() -> None:
+    assert configuration("vit-tiny", position="centre") == configuration("vit-tiny", position="center")
 
 
 def test_unknown_name_lists_the_known() -> None:

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from tests.encode.small import frame, partition, small_encoder
 from vgtok.encode.config import configuration
 from vgtok.encode.dense import encode_control, encode_dense
-from vgtok.encode.flops import execution_flops, peak_megabytes
+from vgtok.encode.flops import encoder_flops, peak_megabytes
 
 
 @pytest.mark.parametrize("family", ["eva02-tiny", "vit-tiny"])
@@ -26,18 +26,18 @@ def test_counts_equal_those_of_an_unfused_run(family: str) -> None:
     for execution, run in runs.items():
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
             run()
-        assert counter.get_total_flops() == sum(execution_flops(execution, encoder.config, tokens))
+        assert counter.get_total_flops() == sum(encoder_flops(execution, encoder.config, tokens))
 
 
 def test_dense_large_costs_what_the_paper_says() -> None:
     tokens = partition(torch.zeros(3, 1152, 2048, dtype=torch.uint8), 0.4)
-    flops = sum(execution_flops("dense", configuration("eva02-large"), tokens))
+    flops = sum(encoder_flops("dense", configuration("eva02-large"), tokens))
     assert flops / 1e9 == pytest.approx(8281.5, rel=1e-3)
 
 
 def test_control_costs_at_least_dense() -> None:
     config, tokens = configuration("eva02-large"), partition(frame(576, 1024), 0.7)
-    assert sum(execution_flops("control", config, tokens)) >= sum(execution_flops("dense", config, tokens))
+    assert sum(encoder_flops("control", config, tokens)) >= sum(encoder_flops("dense", config, tokens))
 
 
 def test_peak_memory_is_what_is_alive_at_once() -> None:

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from tests.encode.small import small_encoder
 from vgtok.encode.config import configuration
 from vgtok.encode.encoder import Encoder, build_encoder
-from vgtok.encode.loading import SOURCES, load_weights, read_state
+from vgtok.encode.loading import WEIGHT_FILTERS, load_weights, read_state
 from vgtok.errors import InputError
 
 EVA = {"dim": 24, "heads": 2, "hidden": 64, "depth": 2, "table": (4, 4), "window": 8, "global_blocks": (1,)}
@@ -85,7 +85,9 @@ def test_every_missing_extra_and_misshapen_tensor_is_named(tmp_path: Path) -> No
 def test_public_codetr_names_fit_the_large_encoder(shared_names: dict[str, tuple[int, ...]]) -> None:
     with torch.device("meta"):
         encoder = build_encoder("eva02-large", fusion=())
-        state = SOURCES["codetr"]({name: torch.empty(shape) for name, shape in shared_names.items()}, encoder.config)
+        state = WEIGHT_FILTERS["codetr"](
+            {name: torch.empty(shape) for name, shape in shared_names.items()}, encoder.config
+        )
     assert {name: t.shape for name, t in state.items()} == {name: t.shape for name, t in encoder.state_dict().items()}
 
 

@@ -30,7 +30,7 @@ def test_runs_are_windows_and_every_cell_is_reached(tokens: list[Tokens], window
     assert len(packing) == sum(packing.windows.lengths) == sum(packing.images.lengths)
     if multiple == 1:
         assert len(packing) == sum(map(len, tokens))
-    assert np.array_equal(np.sort(packing.place), np.arange(len(packing)))
+    assert np.array_equal(np.sort(packing.slot), np.arange(len(packing)))
     owner = np.repeat(np.arange(len(packing.windows.lengths)), packing.windows.lengths)
     keys = np.stack([packing.image, packing.row // window, packing.column // window], axis=1)
     for run in range(len(packing.windows.lengths)):
@@ -58,7 +58,7 @@ def test_prefix_tokens_open_each_image() -> None:
     whole = tokens_from_splits(Nodes(np.zeros((2, 4), bool), np.zeros((1, 2), bool)), extent, (64, 128))
     packing = pack([whole, whole], configuration("vit-tiny", prefix=3))
     assert packing.prefix.tolist() == [[0, 1, 2], [5, 6, 7]]
-    assert packing.place.tolist() == [3, 4, 8, 9]
+    assert packing.slot.tolist() == [3, 4, 8, 9]
     assert packing.images.lengths == (5, 5)
     assert torch.tensor(packing.cells).unique().tolist() == [3, 4, 8, 9]
 

@@ -1,4 +1,4 @@
-"""Detectors whose graphs are small enough to be traced in a test, every weight far from its initialisation."""
+"""Detectors whose graphs are small enough to be traced in a test, every weight far from its initialization."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ WINDOWED_EVA02 = {
 
 
 def traceable_detector(
-    encoder: str, overrides: dict[str, Any], licence: str = "for tests only", head: Head = "query"
+    encoder: str, overrides: dict[str, Any], license: str = "for tests only", head: Head = "query"
 ) -> Detector:
     """One layer and two levels: what repeats in a graph is traced once."""
     model = small_model(
@@ -43,4 +43,4 @@ def traceable_detector(
         decoder_layers=1,
         auxiliary=() if head == "query" else (head,),
     )
-    return Detector(model, canvas=(512, 384), licence=licence, head=head)
+    return Detector(model, canvas=(512, 384), license=license, head=head)

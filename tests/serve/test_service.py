@@ -6,8 +6,8 @@ import pytest
 from tests.detect.small_models import small_detector
 from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector
-from vgtok.detect.flops import detection_flops
-from vgtok.encode.flops import execution_flops
+from vgtok.detect.model import detection_flops
+from vgtok.encode.flops import encoder_flops
 from vgtok.errors import BudgetError
 from vgtok.serve.limits import RefusedError
 from vgtok.serve.page import SAMPLES, sample
@@ -23,9 +23,7 @@ def test_gflops_are_those_of_the_counters(head: Head) -> None:
     reading = Service(detector, "small").tokenize(picture(0), "a", Settings(budget=0.5))
     config = detector.model.config
     after = sum(detection_flops(config, 8, 12, head).values())
-    packed, dense = (
-        sum(execution_flops(kind, config.encoder_config(), reading.tokens)) for kind in ("packed", "dense")
-    )
+    packed, dense = (sum(encoder_flops(kind, config.encoder_config(), reading.tokens)) for kind in ("packed", "dense"))
     assert reading.answer.gflops is not None
     assert reading.answer.gflops.used == pytest.approx((packed + after) / 1e9, abs=1e-3)
     assert reading.answer.gflops.dense == pytest.approx((dense + after) / 1e9, abs=1e-3)

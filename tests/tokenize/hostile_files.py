@@ -6,7 +6,7 @@ import struct
 import numpy as np
 from PIL import Image
 
-GREY = np.arange(48, dtype=np.uint8).reshape(6, 8)
+GRAY = np.arange(48, dtype=np.uint8).reshape(6, 8)
 
 
 def encoded(picture: Image.Image, kind: str, **options: object) -> bytes:
@@ -46,7 +46,7 @@ def two_formats(side: int) -> bytes:
 
 def huge_gif(width: int, height: int) -> bytes:
     """A GIF of a few bytes that announces that many pixels."""
-    data = bytearray(encoded(Image.fromarray(GREY), "GIF"))
+    data = bytearray(encoded(Image.fromarray(GRAY), "GIF"))
     data[6:10] = struct.pack("<HH", width, height)
     return bytes(data)
 
@@ -69,7 +69,7 @@ NOT_READABLE = {
 }
 
 ODD_BUT_GOOD = {
-    kind: encoded(Image.fromarray(GREY), kind, exif=b"Exif\0\0MM\0*", **lossless)
+    kind: encoded(Image.fromarray(GRAY), kind, exif=b"Exif\0\0MM\0*", **lossless)
     for kind, lossless in (("PNG", {}), ("WEBP", {"lossless": True}))
 }
-"""Pictures of GREY with an EXIF block that is damaged."""
+"""Pictures of GRAY with an EXIF block that is damaged."""

@@ -107,7 +107,7 @@ def test_two_images_of_one_name_are_two_images(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", ["", '{"sweep": {"sco'])
-def test_a_torn_header_starts_anew(folder: Path, tmp_path: Path, left: str) -> None:
+def test_a_torn_header_restarts(folder: Path, tmp_path: Path, left: str) -> None:
     (tmp_path / "table.json.partial").write_text(left)
     assert len(measure_table("t", images_in(folder), "x", SWEEP, tmp_path / "table.json", workers=1).curves) == 4
 

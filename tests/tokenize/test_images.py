@@ -42,10 +42,10 @@ def test_exif_orientation_turns_files_and_pillow_images_alike(orientation: int) 
     np.testing.assert_array_equal(read_image(Image.open(io.BytesIO(data))), upright)
 
 
-def test_grey_palette_cmyk_and_one_bit() -> None:
-    grey = GRADIENT[:, :, 0]
-    assert (read_image(encoded(Image.fromarray(grey), "PNG")) == grey[:, :, None]).all()
-    assert (read_image(grey) == grey[:, :, None]).all()
+def test_gray_palette_cmyk_and_one_bit() -> None:
+    gray = GRADIENT[:, :, 0]
+    assert (read_image(encoded(Image.fromarray(gray), "PNG")) == gray[:, :, None]).all()
+    assert (read_image(gray) == gray[:, :, None]).all()
     palette = Image.fromarray(GRADIENT).quantize(256)
     np.testing.assert_array_equal(read_image(encoded(palette, "PNG")), np.asarray(palette.convert("RGB")))
     red = Image.new("CMYK", (8, 8), (0, 255, 255, 0))

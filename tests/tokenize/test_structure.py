@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.ndimage
 
-from vgtok.tokenize.geometry import Frame
+from vgtok.tokenize.geometry import CanvasPixels
 from vgtok.tokenize.structure import (
     FULL_SIZE,
     HALF_SIZE,
@@ -12,7 +12,7 @@ from vgtok.tokenize.structure import (
     PAPER_AUROC,
     Reading,
     lambda_min_cells,
-    quantised_luma,
+    quantized_luma,
     smaller_eigenvalue,
     structure_tensor,
 )
@@ -43,7 +43,7 @@ def reference(luma: np.ndarray, reading: Reading) -> np.ndarray:
 @pytest.mark.parametrize("shape", [(90, 70), (33, 128), (1, 1), (65, 3)])
 def test_equals_eigenvalues_of_the_windowed_tensor(reading: Reading, shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(3)
-    luma = quantised_luma(rng.integers(0, 65281, shape, dtype=np.uint16), reading.shrink)
+    luma = quantized_luma(rng.integers(0, 65281, shape, dtype=np.uint16), reading.shrink)
     xx, yy, xy = structure_tensor(luma, reading)
     measured = smaller_eigenvalue(xx, yy, xy)
     scale = max(1.0, float((xx + yy).max()))
@@ -61,7 +61,7 @@ def test_the_widest_block_sums_are_exact_in_a_float() -> None:
 
 def test_half_size_is_the_rounded_mean_of_four_pixels_odd_edges_doubled() -> None:
     luma = np.random.default_rng(4).integers(0, 65281, (7, 9), dtype=np.uint16)
-    half = quantised_luma(luma, 2)
+    half = quantized_luma(luma, 2)
     assert half.shape == (4, 5)
     even = np.pad(luma, ((0, 1), (0, 1)), mode="edge").astype(np.int64)
     sums = even[0::2, 0::2] + even[0::2, 1::2] + even[1::2, 0::2] + even[1::2, 1::2]
@@ -74,7 +74,7 @@ def test_a_straight_edge_has_none_a_corner_and_a_blob_have_much(reading: Reading
         image = np.full((192, 192, 3), 60, dtype=np.uint8)
         image[draw] = 200  # type: ignore[index]
         # Away from the border, where the frame's own end would be a second direction.
-        return float(lambda_min_cells(Frame(image), reading)[4:8, 4:8].max())
+        return float(lambda_min_cells(CanvasPixels(image), reading)[4:8, 4:8].max())
 
     line, corner, blob = largest(np.s_[90:96, :]), largest(np.s_[96:, 96:]), largest(np.s_[92:100, 92:100])
     assert line <= 1e-3 * corner

@@ -1,4 +1,4 @@
-"""The tokenizer as callers use it: any image, any setting, a strict partition; the same on every backend."""
+"""The tokenizer: what it accepts, what it refuses, the same partition on every path; presets by name."""
 
 import subprocess
 import sys
@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 import vgtok
 from vgtok import BudgetError, InputError, RetentionTable, Tokenizer
 from vgtok.data.dataset import images_in
+from vgtok.data.synthetic import render_scene
 from vgtok.tokenize.canvas import fit_canvas
 from vgtok.tokenize.geometry import Pyramid, nest
 from vgtok.tokenize.retention import RetentionCurve
 from vgtok.tokenize.scores import SCORES
 from vgtok.tokenize.split import GATES, Structure
+from vgtok.tokenize.tokenizer import PRESETS, preset
 
 
 def random_image(height: int, width: int, seed: int) -> np.ndarray:
@@ -268,3 +270,17 @@ def test_a_reading_other_than_the_measured_one_is_refused() -> None:
         Tokenizer.calibrated("visdrone", "0.4")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="table: a int"):
         Tokenizer.calibrated(5, 0.4)  # type: ignore[arg-type]
+
+
+def test_each_preset_is_a_tokenizer_of_its_own() -> None:
+    image = render_scene(7, 512, 384).pixels
+    read = {name: Tokenizer(budget=0.4, canvas="native", **preset(name))(image) for name in PRESETS}
+    for tokens in read.values():
+        tokens.validate()
+        assert tokens.retained == pytest.approx(0.4, abs=0.005)
+    assert len({tokens.boxes.tobytes() for tokens in read.values()}) == len(PRESETS)
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"tokenizer: 'tophat' is not one of single-pass, top-hat"):
+        preset("tophat")

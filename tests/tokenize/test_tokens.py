@@ -67,7 +67,7 @@ def test_validate_finds_what_is_wrong(tokens: Tokens) -> None:
         replace(tokens, sizes=np.full_like(tokens.sizes, 8)).validate()
     with pytest.raises(InputError, match="grid of its own size"):
         replace(tokens, x=tokens.x + 4).validate()
-    with pytest.raises(InputError, match="outside the frame"):
+    with pytest.raises(InputError, match="outside the canvas"):
         replace(tokens, x=tokens.x + 192).validate()
 
 
@@ -97,7 +97,11 @@ def test_a_crop_holds_the_tokens_of_its_place_and_is_strict(tokens: Tokens) -> N
 
 @pytest.mark.parametrize(
     ("corner", "size", "message"),
-    [((10, 0), (64, 64), "not one of the frame's"), ((256, 0), (64, 64), "not one"), ((0, 0), (50, 64), "cut through")],
+    [
+        ((10, 0), (64, 64), "does not lie on a 64-px root"),
+        ((256, 0), (64, 64), "does not lie"),
+        ((0, 0), (50, 64), "cut through"),
+    ],
 )
 def test_crops_off_the_roots_are_refused(
     tokens: Tokens, corner: tuple[int, int], size: tuple[int, int], message: str

@@ -11,7 +11,7 @@ from vgtok.cli.main import app
 from vgtok.detect.saving import load_detector, save_detector
 from vgtok.errors import InputError
 from vgtok.train import loop
-from vgtok.train.outcome import detector_of, licence_of_start, training_history
+from vgtok.train.outcome import detector_of, license_of_start, training_history
 from vgtok.train.recipe import branched
 from vgtok.train.run_folder import checkpoints
 
@@ -29,12 +29,12 @@ def test_the_folder_holds_all_a_user_needs(run: Path, tmp_path: Path) -> None:
     evaluation = tmp_path / "val.json"
     evaluation.write_text(json.dumps({"protocol": "visdrone", "images": 548, "budget": 0.4, "AP50": 12.5, "extra": 1}))
     words = ["convert", "run", str(run), str(tmp_path / "model"), "--half", "--table", "visdrone", "--json"]
-    result = CliRunner().invoke(app, [*words, "--licence", "for academic use", "--evaluation", str(evaluation)])
+    result = CliRunner().invoke(app, [*words, "--license", "for academic use", "--evaluation", str(evaluation)])
     assert result.exit_code == 0, result.output
     assert json.loads(result.output)["classes"] == ["car"]
     detector = load_detector(tmp_path / "model")
     assert detector.table is not None
-    assert detector.licence == "for academic use"
+    assert detector.license == "for academic use"
     card = (tmp_path / "model" / "README.md").read_text()
     assert "| visdrone | 548 | 0.4 | 12.5 |" in card
     assert "| lessons | 6, whole frames, 3 steps |" in card
@@ -43,18 +43,18 @@ def test_the_folder_holds_all_a_user_needs(run: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def finetuned(run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A run that starts from a model with a licence, by a recipe that also names encoder weights; and that model."""
+    """A run that starts from a model with a license, by a recipe that also names encoder weights; and that model."""
     folder = tmp_path_factory.mktemp("finetuned")
-    save_detector(detector_of(run, licence="for academic use"), folder / "academic")
+    save_detector(detector_of(run, license="for academic use"), folder / "academic")
     recipe = small_recipe(steps=1, start=str(folder / "academic"), encoder_weights="imagenet.safetensors")
     loop.train(recipe, folder / "run")
     return folder / "run", folder / "academic"
 
 
-def test_a_finetuned_model_names_its_start_and_keeps_its_licence(finetuned: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_finetuned_model_names_its_start_and_keeps_its_license(finetuned: tuple[Path, Path], tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["convert", "run", str(finetuned[0]), str(tmp_path / "model")])
     assert result.exit_code == 0, result.output
-    assert load_detector(tmp_path / "model").licence == "Started from academic: for academic use"
+    assert load_detector(tmp_path / "model").license == "Started from academic: for academic use"
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     assert "| start | academic |" in card
     assert "imagenet" not in card
@@ -63,8 +63,8 @@ def test_a_finetuned_model_names_its_start_and_keeps_its_licence(finetuned: tupl
     assert str(finetuned[1].parent) not in card
 
 
-def test_a_licence_that_is_given_stands(finetuned: tuple[Path, Path]) -> None:
-    assert detector_of(finetuned[0], licence="settled with the authors").licence == "settled with the authors"
+def test_a_license_that_is_given_stands(finetuned: tuple[Path, Path]) -> None:
+    assert detector_of(finetuned[0], license="settled with the authors").license == "settled with the authors"
 
 
 def test_a_start_that_is_gone_leaves_its_terms(finetuned: tuple[Path, Path], tmp_path: Path) -> None:
@@ -72,15 +72,15 @@ def test_a_start_that_is_gone_leaves_its_terms(finetuned: tuple[Path, Path], tmp
     shutil.copytree(finetuned[0], copied)
     recipe = json.loads((copied / "recipe.json").read_text(encoding="utf-8"))
     (copied / "recipe.json").write_text(json.dumps(recipe | {"start": str(tmp_path / "gone")}), encoding="utf-8")
-    assert detector_of(copied).licence == (
-        "Started from gone, whose licence could not be read and applies to this model too"
+    assert detector_of(copied).license == (
+        "Started from gone, whose license could not be read and applies to this model too"
     )
 
 
 def test_a_start_in_the_package_is_known_by_name(run: Path, tmp_path: Path) -> None:
-    assert licence_of_start({"start": "vgtok-tiny"}).startswith("Started from vgtok-tiny: Trained on VisDrone")
-    assert licence_of_start({"start": ""}) == ""
-    assert detector_of(run).licence == ""
+    assert license_of_start({"start": "vgtok-tiny"}).startswith("Started from vgtok-tiny: Trained on VisDrone")
+    assert license_of_start({"start": ""}) == ""
+    assert detector_of(run).license == ""
 
 
 def test_an_earlier_checkpoint_is_a_model_too(run: Path) -> None:

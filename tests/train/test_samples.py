@@ -45,8 +45,8 @@ def test_every_lesson_is_a_strict_partition_with_its_objects_inside(crops: Lesso
         assert (lesson.boxes[:, 2] <= width).all()
         assert (lesson.boxes[:, 3] <= height).all()
         assert ((lesson.labels >= 0) & (lesson.labels < len(NAMES))).all()
-        assert lesson.crop.y + height <= lesson.crop.height
-        assert lesson.crop.x + width <= lesson.crop.width
+        assert lesson.crop.y + height <= lesson.crop.canvas_height
+        assert lesson.crop.x + width <= lesson.crop.canvas_width
         seen += len(lesson.labels)
     assert seen > 40
 
@@ -77,14 +77,14 @@ def test_a_crop_has_the_tokens_and_pixels_of_its_frame(rendered: AnnotatedDatase
     recipe = small_recipe(data="set", canvas=(512, 320), crop=128, flip=False, budgets=(0.5,))
     lesson: Lesson = Lessons(recipe, NAMES, rendered, [1])[0]
     tokenizer = Tokenizer(0.5, canvas=(512, 320))
-    canvas = tokenizer.fit(rendered.images[1])
+    canvas = tokenizer.to_canvas(rendered.images[1])
     whole = tokenizer.partition(canvas)
     x, y = lesson.crop.x, lesson.crop.y
     height, width = lesson.frame.shape[1:]
     assert np.array_equal(lesson.frame.permute(1, 2, 0).numpy(), canvas.image[y : y + height, x : x + width])
     corners = {tuple(box) for box in whole.boxes.tolist()}
     assert {(a + x, b + y, c + x, d + y) for a, b, c, d in lesson.tokens.boxes.tolist()} <= corners
-    assert (lesson.crop.height, lesson.crop.width) == (canvas.height, canvas.width)
+    assert (lesson.crop.canvas_height, lesson.crop.canvas_width) == (canvas.height, canvas.width)
 
 
 def test_ignored_regions_are_painted_over(tmp_path: Path) -> None:

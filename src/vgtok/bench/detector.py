@@ -85,7 +85,7 @@ def measure_detector(config: str, image: Path | None, budget: float, repeats: in
     """Run one 2048 x 1152 frame, a rendered one where none is given, from pixels to boxes."""
     torch.manual_seed(0)
     model = CoDetr(detector_configuration(config)).eval()
-    pixels = render_scene(_SEED, 2048, 1152).pixels if image is None else read_image(image)
+    pixels = render_scene(_SEED).pixels if image is None else read_image(image)
     canvas = fit_canvas(pixels)
     tokenizer = Tokenizer(budget=budget)
     frame = torch.from_numpy(canvas.image).permute(2, 0, 1)
@@ -119,7 +119,7 @@ def measure_speedup(config: str, image: Path | None, budget: float, repeats: int
     """Run one 2048 x 1152 frame densely and at a budget, in turn, so that a busy machine slows both alike."""
     torch.manual_seed(0)
     model = CoDetr(detector_configuration(config)).eval()
-    canvas = fit_canvas(render_scene(_SEED, 2048, 1152).pixels if image is None else read_image(image))
+    canvas = fit_canvas(render_scene(_SEED).pixels if image is None else read_image(image))
     tokenizer, size = Tokenizer(budget=budget), [(canvas.height, canvas.width)]
     frame = torch.from_numpy(canvas.image.copy()).permute(2, 0, 1)
     rounds = []

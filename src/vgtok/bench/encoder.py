@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from vgtok.bench.timing import process_peak_megabytes
-from vgtok.encode.dense import EXECUTIONS
+from vgtok.encode.dense import RUN_MODES
 from vgtok.encode.encoder import build_encoder
-from vgtok.encode.flops import default_threads, execution_flops, peak_megabytes
+from vgtok.encode.flops import default_threads, encoder_flops, peak_megabytes
 from vgtok.parallel import progress_bar
 from vgtok.tokenize.canvas import Canvas, fit_canvas
 from vgtok.tokenize.images import read_image
@@ -81,10 +81,10 @@ def measure_encoder(
             for round_number in range(repeats + 1):
                 for execution, budget in settings:
                     tokenizer = Tokenizer(budget=budget)
-                    run = partial(EXECUTIONS[execution], encoder, canvas, tokenizer)
+                    run = partial(RUN_MODES[execution], encoder, canvas, tokenizer)
                     if round_number == 0:
                         tokens = tokenizer.partition(canvas)
-                        flops = sum(execution_flops(execution, encoder.config, tokens))
+                        flops = sum(encoder_flops(execution, encoder.config, tokens))
                         counts[execution, budget].append((len(tokens), flops, peak_megabytes(run)))
                     else:
                         best[execution, budget] = min(best[execution, budget], _milliseconds(run))
@@ -119,4 +119,4 @@ def compared(row: EncoderRow, dense: EncoderRow) -> EncoderRow:
 def _rendered() -> Canvas:
     from vgtok.data.synthetic import render_scene
 
-    return fit_canvas(render_scene(seed=7, width=2048, height=1152).pixels)
+    return fit_canvas(render_scene(seed=7).pixels)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from vgtok.bench.timing import in_own_process, interleaved_medians, peak_extra_megabytes
 from vgtok.data.synthetic import render_scene
+from vgtok.defaults import DEFAULT_BUDGET
 from vgtok.tokenize.canvas import Canvas, fit_canvas
 from vgtok.tokenize.images import read_image
 from vgtok.tokenize.scores import TOP_HAT_WIDTHS
@@ -55,7 +56,7 @@ def measure_tokenizer(image: Path | None, repeats: int) -> TokenizerCost:
         times = interleaved_medians(
             {
                 "tokenize": partial(_partition_by_percentile, canvas),
-                "budget": partial(Tokenizer(budget=0.40).partition, canvas),
+                "budget": partial(Tokenizer(budget=DEFAULT_BUDGET).partition, canvas),
                 "yardstick": partial(_six_top_hats, grey),
                 "decode_resize": partial(_canvas, data),
             },

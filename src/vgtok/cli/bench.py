@@ -11,6 +11,7 @@ from rich.table import Table
 
 from vgtok.cli import options
 from vgtok.data.dataset import open_dataset
+from vgtok.defaults import DEFAULT_BUDGET
 from vgtok.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, help="Speed and memory, ratios taken in one run.")
@@ -84,7 +85,7 @@ def encoder(
 def detector(
     config: Annotated[str, typer.Option(help="Configuration, e.g. co-detr-eva02-large.")] = "co-detr-vit-tiny",
     image: Annotated[Path | None, typer.Option(help="A frame of your own; a rendered one unless given.")] = None,
-    budget: Annotated[float, typer.Option(help="Share of the dense grid to keep.")] = 0.4,
+    budget: Annotated[float, typer.Option(help="Share of the dense grid to keep.")] = DEFAULT_BUDGET,
     repeats: Annotated[int, typer.Option(min=1, help="Rounds; the best of each stage counts.")] = 2,
     json_: options.Json = False,
 ) -> None:
@@ -108,7 +109,7 @@ def detector(
 def speedup(
     config: Annotated[str, typer.Option(help="Configuration, e.g. co-detr-eva02-small.")] = "co-detr-vit-tiny",
     image: Annotated[Path | None, typer.Option(help="A frame of your own; a rendered one unless given.")] = None,
-    budget: Annotated[float, typer.Option(help="Share of the dense grid to keep.")] = 0.4,
+    budget: Annotated[float, typer.Option(help="Share of the dense grid to keep.")] = DEFAULT_BUDGET,
     repeats: Annotated[int, typer.Option(min=1, help="Rounds; the best of each stage counts.")] = 5,
     json_: options.Json = False,
 ) -> None:
@@ -156,8 +157,8 @@ def step(
 @app.command()
 def export(
     config: Annotated[str, typer.Option(help="Configuration, e.g. co-detr-eva02-small.")] = "co-detr-vit-tiny",
-    size: Annotated[str, typer.Option(help="WIDTHxHEIGHT of the frames.")] = options.DEFAULT_CANVAS,
-    budget: Annotated[float, typer.Option(help="Share of the dense grid to keep.")] = 0.4,
+    size: Annotated[str, typer.Option(help="WIDTHxHEIGHT of the frames.")] = options.CANVAS_TEXT,
+    budget: Annotated[float, typer.Option(help="Share of the dense grid to keep.")] = DEFAULT_BUDGET,
     frames: Annotated[int, typer.Option(min=1, help="Rendered frames to run on.")] = 3,
     repeats: Annotated[int, typer.Option(min=1, help="Timed rounds the medians are taken over.")] = 3,
     json_: options.Json = False,

@@ -25,7 +25,7 @@ def calibrate(
     name: Annotated[str | None, typer.Option(help="What the table is called; its file name unless told.")] = None,
     scorer: Annotated[list[str] | None, typer.Option(help="Scores to measure; repeatable. [tophat]")] = None,
     rank: Annotated[list[float] | None, typer.Option(help="Gate ranks to measure; repeatable.")] = None,
-    canvas: options.CanvasOption = options.DEFAULT_CANVAS,
+    canvas: options.CanvasOption = options.CANVAS_TEXT,
     workers: options.Workers = None,
     json_: options.Json = False,
 ) -> None:

@@ -67,8 +67,13 @@ def run(
     source: Annotated[Path, typer.Argument(help="A training run's folder, or one of its checkpoints.")],
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
     table: Annotated[str | None, typer.Option(help="Retention table to carry along: a shipped name or a file.")] = None,
-    licence: Annotated[
-        str, typer.Option(help="What the model may be used for; by default what the model it started from may.")
+    license: Annotated[
+        str,
+        typer.Option(
+            "--license",
+            "--licence",
+            help="What the model may be used for [default: the note of the model it started from].",
+        ),
     ] = "",
     evaluation: Annotated[
         list[Path] | None, typer.Option(help="What `vgtok evaluate --json` printed, for the card; repeatable.")
@@ -85,7 +90,7 @@ def run(
 
     rows = [_measured(path) for path in evaluation or ()]
     detector = detector_of(
-        source, None if table is None else load_table(table), licence, rows, head.value if head else None
+        source, None if table is None else load_table(table), license, rows, head.value if head else None
     )
     weights = save_detector(detector, out, auxiliary=() if inference else None, half=half)
     write_text(out / CARD_FILE, f"{model_card(read_config(out), out.name)}\n{training_section(source)}")
@@ -144,18 +149,18 @@ def _to_folder(source: Path, out: Path, names: list[str] | None, *, inference: b
         "tensors": converted.tensors,
         "classes": len(converted.detector.names),
         "parts": converted.detector.model.parts(),
-        "reinitialised": list(converted.reinitialised),
-        "licence": converted.detector.licence,
+        "reinitialised": list(converted.reinitialized),
+        "license": converted.detector.license,
     }
     if json_:
         print(json.dumps(document))
         return
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"all {converted.tensors} tensors matched; {document['classes']} classes")
-    for name in converted.reinitialised:
+    for name in converted.reinitialized:
         console.print(f"[yellow]re-initialised:[/] {escape(name)}")
     console.print("reads all tokens by default: it was never trained on coarse ones")
-    console.print(f"[yellow]licence:[/] {escape(converted.detector.licence)}")
+    console.print(f"[yellow]license:[/] {escape(converted.detector.license)}")
     console.print(f"open it as vgtok.load({str(out)!r})")
 
 

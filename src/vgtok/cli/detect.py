@@ -23,12 +23,12 @@ from vgtok.cli.detections import PARTS, Job, Output, Pictures, write_coco, write
 from vgtok.cli.options import expanded, output_names
 from vgtok.cli.video import VIDEO_SUFFIXES, Video, count_frames, is_video, logged_frames
 from vgtok.data.dataset import IMAGE_SUFFIXES
+from vgtok.defaults import DEFAULT_MODEL
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import locked, stamp
 from vgtok.parallel import progress_bar
 from vgtok.tokenize.tokenizer import Tokenizer
 
-SHIPPED = "vgtok-tiny"
 """The model in the package."""
 
 
@@ -41,7 +41,7 @@ class HeadName(StrEnum):
 
 def detect(
     inputs: Annotated[list[str], typer.Argument(help="Image or video files, folders or globs.")],
-    model: options.Model = SHIPPED,
+    model: options.Model = DEFAULT_MODEL,
     budget: Annotated[
         float | None,
         typer.Option(help="Share of the dense grid every frame is read at; 1 is dense. [the model's own default]"),

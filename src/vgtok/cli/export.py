@@ -69,7 +69,7 @@ def onnx(
         "dynamic": description.dynamic,
         "head": description.head,
         "classes": len(description.names),
-        "licence": description.licence,
+        "license": description.license,
     }
     if json_:
         print(json.dumps(document))
@@ -79,6 +79,6 @@ def onnx(
     console.print(
         f"{description.width} x {description.height} px as {count} tokens, {path.stat().st_size / 1e6:.0f} MB"
     )
-    if description.licence:
-        console.print(f"[yellow]licence:[/] {escape(description.licence)}")
+    if description.license:
+        console.print(f"[yellow]license:[/] {escape(description.license)}")
     console.print(f"open it as vgtok.OnnxDetector({str(path)!r})")

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from vgtok import __version__
 from vgtok.cli import bench, calibrate, convert, detect, evaluate, export, models, sample, serve, study, tokenize, train
-from vgtok.errors import RunInterruptedError, VGTokError, explained
+from vgtok.errors import RunInterruptedError, VGTokError, missing_package
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.command("tokenize")(tokenize.tokenize)
@@ -43,7 +43,7 @@ def run() -> None:
         try:
             app()
         except ModuleNotFoundError as error:
-            raise explained(error) from None
+            raise missing_package(error) from None
     except RunInterruptedError as error:
         Console(stderr=True, soft_wrap=True).print(escape(str(error)), highlight=False)
         sys.exit(130)

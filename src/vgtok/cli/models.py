@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from vgtok.cli import options
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import InputError
-from vgtok.tokenize.canvas import DEFAULT_SIZE
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokenizer import Tokenizer
 
@@ -30,7 +30,7 @@ def models(
         raise InputError(f"name: '{name}' is not one of {', '.join(DETECTORS)}")
     rows = [_counted(key) for key in ([name] if name else DETECTORS)]
     shipped = [
-        {"name": key, "classes": read_config(folder)["config"]["names"], "licence": read_config(folder)["licence"]}
+        {"name": key, "classes": read_config(folder)["config"]["names"], "license": read_config(folder)["license"]}
         for key, folder in shipped_models().items()
     ]
     if json_:
@@ -54,19 +54,17 @@ def models(
 def _counted(name: str) -> dict[str, Any]:
     """Parameters of a configuration, the fusion of coarse tokens, which no dense model has, apart; and its cost."""
     from vgtok.detect.config import DETECTORS
-    from vgtok.detect.flops import detection_flops, detector_parameters
-    from vgtok.encode.flops import execution_flops
+    from vgtok.detect.model import detection_flops, detector_parameters
+    from vgtok.encode.flops import encoder_flops
 
     config = DETECTORS[name]
     parts = detector_parameters(config)
     everything = sum(parts.values())
     # Dense costs do not depend on what the frame shows.
-    width, height = DEFAULT_SIZE
+    width, height = DEFAULT_CANVAS
     tokens = Tokenizer(budget=1.0)(np.zeros((height, width, 3), dtype=np.uint8))
     grid = tokens.extent.rows(CELL), tokens.extent.columns(CELL)
-    flops = sum(execution_flops("dense", config.encoder_config(), tokens)) + sum(
-        detection_flops(config, *grid).values()
-    )
+    flops = sum(encoder_flops("dense", config.encoder_config(), tokens)) + sum(detection_flops(config, *grid).values())
     return {
         "name": name,
         "classes": config.classes,

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from vgtok.data.dataset import IMAGE_SUFFIXES
+from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS
 from vgtok.errors import InputError
 from vgtok.tokenize.canvas import CanvasSize
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -38,7 +39,8 @@ Model = Annotated[
 ]
 Out = Annotated[Path, typer.Option(help="Where results go.")]
 
-DEFAULT_CANVAS = "2048x1152"
+CANVAS_TEXT = f"{DEFAULT_CANVAS[0]}x{DEFAULT_CANVAS[1]}"
+"""The default canvas as an option spells it."""
 
 
 def canvas_size(text: str) -> CanvasSize:
@@ -52,7 +54,7 @@ def frame_size(text: str) -> tuple[int, int]:
     """Read WIDTHxHEIGHT."""
     width, cross, height = text.lower().partition("x")
     if not (cross and width.isdigit() and height.isdigit()):
-        raise InputError(f"'{text}' is not WIDTHxHEIGHT in pixels, e.g. 2048x1152")
+        raise InputError(f"'{text}' is not WIDTHxHEIGHT in pixels, e.g. {CANVAS_TEXT}")
     return int(width), int(height)
 
 
@@ -79,7 +81,7 @@ def tokenizer_from(
             raise InputError("--table: goes with --budget, the share it is inverted for")
         return Tokenizer.calibrated(table, budget, **settings)
     if budget is None and percentile is None:
-        budget = 0.40
+        budget = DEFAULT_BUDGET
     return Tokenizer(budget=budget, percentile=percentile, **settings)
 
 

@@ -15,7 +15,7 @@ from vgtok.files import write_bytes, write_text
 def sample(
     path: Annotated[Path, typer.Argument(help="The PNG to write.")],
     seed: Annotated[int, typer.Option(help="Which scene.")] = 7,
-    size: Annotated[str, typer.Option(help="WIDTHxHEIGHT in pixels.")] = options.DEFAULT_CANVAS,
+    size: Annotated[str, typer.Option(help="WIDTHxHEIGHT in pixels.")] = options.CANVAS_TEXT,
     truth: Annotated[Path | None, typer.Option(help="Also write its objects, as a COCO file.")] = None,
     json_: options.Json = False,
 ) -> None:

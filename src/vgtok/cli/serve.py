@@ -12,18 +12,17 @@ from rich.console import Console
 from rich.markup import escape
 
 from vgtok.cli import options
+from vgtok.defaults import DEFAULT_MODEL
 from vgtok.errors import InputError
 
 if TYPE_CHECKING:
     from vgtok.serve.service import Service
 
-_DEFAULT_MODEL = "vgtok-tiny"
-
 
 def serve(
     model: Annotated[
         str | None,
-        typer.Argument(help=f"A shipped model, a folder, a checkpoint or a hub name. [{_DEFAULT_MODEL}]"),
+        typer.Argument(help=f"A shipped model, a folder, a checkpoint or a hub name. [{DEFAULT_MODEL}]"),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen at; 0 takes a free one.")] = 7860,
@@ -76,9 +75,9 @@ def _service(model: str | None, score_threshold: float) -> "Service":
     try:
         from vgtok.detect.loading import load
 
-        detector = load(model or _DEFAULT_MODEL)
+        detector = load(model or DEFAULT_MODEL)
         # Visitors learn what a model is called, not where it lies.
-        name = Path(model).name if model and Path(model).exists() else model or _DEFAULT_MODEL
+        name = Path(model).name if model and Path(model).exists() else model or DEFAULT_MODEL
         return Service(detector, name, score_threshold=score_threshold)
     except (InputError, ImportError) as error:
         # Whoever names a model wants that one; the default is only what is there.
@@ -86,6 +85,6 @@ def _service(model: str | None, score_threshold: float) -> "Service":
             raise
         missing = "torch is not installed" if isinstance(error, ImportError) else "it is not part of this installation"
         return Service(
-            without=f"the model {_DEFAULT_MODEL} could not be loaded ({missing}), so there are tokens but no "
+            without=f"the model {DEFAULT_MODEL} could not be loaded ({missing}), so there are tokens but no "
             "detections; start it as 'vgtok serve MODEL' with a model of your own"
         )

@@ -39,7 +39,7 @@ def tokenize(
     scorer: options.ScorerName = "tophat",
     gate: options.GateName = "lambda_min",
     splitter: options.Splitter = "quadtree",
-    canvas: options.CanvasOption = options.DEFAULT_CANVAS,
+    canvas: options.CanvasOption = options.CANVAS_TEXT,
     write: Annotated[list[Output] | None, typer.Option(help="What to write per image; repeatable. [overlay]")] = None,
     out: options.Out = Path("vgtok-out"),
     json_: options.Json = False,

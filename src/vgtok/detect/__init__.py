@@ -8,9 +8,8 @@ if TYPE_CHECKING:
     from vgtok.detect.checkpoint import Conversion, convert_co_detr, write_co_detr
     from vgtok.detect.config import DETECTORS, DetectorConfig, Head, detector_configuration
     from vgtok.detect.detector import Detector
-    from vgtok.detect.flops import detection_flops, detector_parameters
     from vgtok.detect.loading import from_pretrained, load, push, shipped_models
-    from vgtok.detect.model import CoDetr
+    from vgtok.detect.model import CoDetr, detection_flops, detector_parameters
     from vgtok.detect.result import Result, Timings
     from vgtok.detect.saving import load_detector, save_detector
 
@@ -42,9 +41,8 @@ __getattr__, __dir__ = lazy_names(
         "checkpoint": ["Conversion", "convert_co_detr", "write_co_detr"],
         "config": ["DETECTORS", "DetectorConfig", "Head", "detector_configuration"],
         "detector": ["Detector"],
-        "flops": ["detection_flops", "detector_parameters"],
         "loading": ["from_pretrained", "load", "push", "shipped_models"],
-        "model": ["CoDetr"],
+        "model": ["CoDetr", "detection_flops", "detector_parameters"],
         "result": ["Result", "Timings"],
         "saving": ["load_detector", "save_detector"],
     },

@@ -1,4 +1,7 @@
-"""The ATSS head: one anchor per cell, positives chosen by the statistics of each object's nearest anchors."""
+"""The ATSS head: feature maps to boxes by one anchor per cell, without queries.
+
+Its positives are chosen by the statistics of each object's nearest anchors.
+"""
 
 from collections.abc import Sequence
 from typing import cast
@@ -7,13 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vgtok.detect.boxes import clip, decode, paired_iou, to_centres
-from vgtok.detect.config import DetectorConfig
+from vgtok.detect.boxes import Prediction, clip, decode, to_centers
+from vgtok.detect.config import ANCHOR_IOU, MIN_SCORE, SOFT_ANCHORS, DetectorConfig
 from vgtok.detect.losses import PRIOR, Targets, focal
 from vgtok.detect.neck import ConvNorm
-from vgtok.detect.nms import Prediction, nms, soft_nms_by_class
-from vgtok.detect.numpy_nms import ANCHOR_OVERLAP, LEAST_SCORE, SOFT_ANCHORS
 from vgtok.detect.roi import BACKGROUND, Positives, level_anchors
+from vgtok.overlap import nms, paired_iou, soft_nms
 
 _SCALE = 8.0
 _STDS = (0.1, 0.1, 0.2, 0.2)
@@ -24,7 +26,7 @@ _OBJECTS_AT_ONCE = 64
 
 
 class ATSSHead(nn.Module):
-    """A tower of convolutions each for classes and boxes, then logits, deltas and centerness per cell of every map."""
+    """Two towers of convolutions, for classes and boxes, then logits, deltas and centerness per cell of every map."""
 
     def __init__(self, config: DetectorConfig) -> None:
         super().__init__()
@@ -44,7 +46,7 @@ class ATSSHead(nn.Module):
         nn.init.constant_(cast(Tensor, self.atss_cls.bias), PRIOR)
 
     def forward(self, maps: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """(B, D, rows, columns) per stride to (B, A_l, classes) logits, (B, A_l, 4) deltas, (B, A_l) centerness."""
+        """Map (B, D, rows, columns) per level to (B, A_l, classes) logits, (B, A_l, 4) deltas, (B, A_l) centerness."""
         logits, deltas, centered = [], [], []
         for level, scale in zip(maps, self.scales, strict=True):
             features, places = level, level
@@ -57,12 +59,12 @@ class ATSSHead(nn.Module):
         return logits, deltas, centered
 
     def loss(self, maps: Sequence[Tensor], targets: Sequence[Targets]) -> tuple[dict[str, Tensor], list[Positives]]:
-        """Losses `class`, `giou` and `centerness` over B images, and the positives of each image."""
+        """Return the losses `class`, `giou` and `centerness` over B images, and the positives of each image."""
         logits, deltas, centered = (torch.cat(levels, dim=1).float() for levels in self(maps))
         levels = self._anchors(maps)
         anchors = torch.cat(levels)
         zero = logits.sum() * 0.0
-        by_class, by_overlap, by_centre, count, weight = zero, zero, zero, 0, zero
+        by_class, by_overlap, by_center, count, weight = zero, zero, zero, 0, zero
         positives = []
         for image, target in enumerate(targets):
             owner = assign_by_statistics(levels, target.boxes, self.least)
@@ -74,7 +76,7 @@ class ATSSHead(nn.Module):
             middle = centerness(anchors[found], enlarged(goals, anchors[found], self.least))
             giou = paired_iou(decode(anchors[found], deltas[image, found], _STDS), goals)[1]
             by_overlap = by_overlap + ((1 - giou) * middle).sum()
-            by_centre = by_centre + functional.binary_cross_entropy_with_logits(
+            by_center = by_center + functional.binary_cross_entropy_with_logits(
                 centered[image, found], middle, reduction="sum"
             )
             count, weight = count + len(found), weight + middle.sum()
@@ -82,27 +84,27 @@ class ATSSHead(nn.Module):
         losses = {
             "class": by_class / max(count, 1),
             "giou": _GIOU_WEIGHT * by_overlap / weight.clamp(min=1.0),
-            "centerness": by_centre / max(count, 1),
+            "centerness": by_center / max(count, 1),
         }
         return {name: self.weight * value for name, value in losses.items()}, positives
 
     def predict(self, maps: Sequence[Tensor], size: tuple[int, int], most: int) -> Prediction:
-        """At most `most` boxes of one image, by its (1, D, rows, columns) maps, clipped to its (height, width)."""
+        """Return at most `most` boxes of one image by its (1, D, rows, columns) maps, clipped to (height, width)."""
         boxes, scores, labels = self.candidates(maps)
         boxes = clip(boxes, size)
         if not self.soft:
-            kept = nms(boxes, scores, labels, ANCHOR_OVERLAP)[:most]
+            kept = nms(boxes, scores, labels, ANCHOR_IOU)[:most]
             return boxes[kept], scores[kept], labels[kept]
-        kept, values = soft_nms_by_class(boxes, scores, labels, ANCHOR_OVERLAP, LEAST_SCORE)
+        kept, values = soft_nms(boxes, scores, labels, ANCHOR_IOU, MIN_SCORE)
         kept = kept[: min(most, SOFT_ANCHORS)]
         return boxes[kept], values[: len(kept)], labels[kept]
 
     def candidates(self, maps: Sequence[Tensor]) -> Prediction:
-        """The best pairs of anchor and class of every level of one image, before they are cut and suppressed."""
+        """Return the best pairs of anchor and class of every level of one image, before clipping and suppression."""
         boxes, scores, labels = [], [], []
         for logits, deltas, centered, anchors in zip(*self(maps), self._anchors(maps), strict=True):
             middle = centered[0].sigmoid()
-            # (A, classes) scores, flat; the soft rule chooses before centerness counts
+            # (A * classes,) scores; soft-NMS selects candidates before centerness is applied
             score = (logits[0].sigmoid() if self.soft else logits[0].sigmoid() * middle[:, None]).float().flatten()
             best = score.topk(min(_CANDIDATES, len(score)))
             where = torch.div(best.indices, self.classes, rounding_mode="floor")
@@ -117,12 +119,12 @@ class ATSSHead(nn.Module):
 
 
 def assign_by_statistics(levels: Sequence[Tensor], objects: Tensor, least: float = 0.0) -> Tensor:
-    """(A,) object each anchor of all (A_l, 4) levels answers for, among (N, 4) corner boxes.
+    """Return the (A,) object assigned to each anchor of all (A_l, 4) levels, among (N, 4) corner boxes.
 
-    Candidates are the nine anchors of every level nearest to an object's centre. One becomes positive if it overlaps
-    the object by at least the mean plus the deviation of the candidates' overlaps, and its centre lies inside it. An
-    anchor wanted twice goes to the object it overlaps more. For the second condition an object is at least the share
-    `least` of the anchor's side: the centres of anchors are a cell apart, and a smaller object may lie between them.
+    Candidates are the nine anchors of every level nearest to an object's center. A candidate is positive if its IoU
+    with the object is at least the mean plus the standard deviation of the candidates' IoUs, and its center lies inside
+    the object. An anchor claimed by two objects goes to the one it overlaps more. For the second condition an object
+    counts as at least `least` times the anchor's side: anchors are a cell apart, and a smaller object may lie between.
     """
     anchors = torch.cat(list(levels))
     owner = torch.full((len(anchors),), BACKGROUND, dtype=torch.long, device=anchors.device)
@@ -130,16 +132,16 @@ def assign_by_statistics(levels: Sequence[Tensor], objects: Tensor, least: float
     firsts = torch.tensor([0, *(len(level) for level in levels)], device=anchors.device).cumsum(0)
     for start in range(0, len(objects), _OBJECTS_AT_ONCE):
         boxes = objects[start : start + _OBJECTS_AT_ONCE]
-        centres = to_centres(boxes)[:, :2]
+        centers = to_centers(boxes)[:, :2]
         near = []
         for level, first in zip(levels, firsts[:-1], strict=True):
-            distance = torch.cdist(centres, to_centres(level)[:, :2])
+            distance = torch.cdist(centers, to_centers(level)[:, :2])
             near.append(distance.topk(min(_NEAREST, len(level)), dim=1, largest=False).indices + first)
         # (n, candidates)
         candidates = torch.cat(near, dim=1)
         overlap = paired_iou(anchors[candidates], boxes[:, None])[0]
         threshold = overlap.mean(dim=1, keepdim=True) + overlap.std(dim=1, keepdim=True)
-        middle = to_centres(anchors[candidates])[..., :2]
+        middle = to_centers(anchors[candidates])[..., :2]
         grown = enlarged(boxes[:, None], anchors[candidates], least)
         margin = torch.minimum(middle - grown[..., :2], grown[..., 2:] - middle).amin(dim=-1)
         row, column = ((overlap >= threshold) & (margin > 0.01)).nonzero(as_tuple=True)
@@ -152,17 +154,17 @@ def assign_by_statistics(levels: Sequence[Tensor], objects: Tensor, least: float
 
 
 def enlarged(boxes: Tensor, anchors: Tensor, least: float) -> Tensor:
-    """(..., 4) corner boxes whose sides are at least the share `least` of those of their (..., 4) anchors."""
+    """Grow (..., 4) corner boxes whose sides are below `least` times those of their (..., 4) anchors."""
     if not least:
         return boxes
-    centre, size = torch.split(to_centres(boxes), 2, dim=-1)
+    center, size = torch.split(to_centers(boxes), 2, dim=-1)
     half = torch.maximum(size, (anchors[..., 2:] - anchors[..., :2]) * least) / 2
-    return torch.cat([centre - half, centre + half], dim=-1)
+    return torch.cat([center - half, center + half], dim=-1)
 
 
 def centerness(anchors: Tensor, boxes: Tensor) -> Tensor:
-    """(P,) how central each anchor's centre lies in its box: 1 in the middle, 0 at the border; (P, 4) corners each."""
-    centre = to_centres(anchors)[:, :2]
-    before, after = centre - boxes[:, :2], boxes[:, 2:] - centre
+    """Return the (P,) centerness of (P, 4) anchors in their (P, 4) boxes: 1 at the center, 0 at the border."""
+    center = to_centers(anchors)[:, :2]
+    before, after = center - boxes[:, :2], boxes[:, 2:] - center
     ratio = torch.minimum(before, after) / torch.maximum(before, after).clamp(min=1e-6)
     return ratio.clamp(min=0).prod(dim=1).sqrt()

@@ -1,7 +1,7 @@
-"""Released Co-DETR checkpoints to detectors of this library and back, strictly: every tensor has its place.
+"""Convert released Co-DETR checkpoints to detectors of this library and back; every tensor must match.
 
-Names and shapes are checked as the checkpoint has them, against what a model of this library becomes when it is written
-in the public layout; only then is anything renamed.
+Names and shapes are checked in the public layout, against a model of this library written in that layout, before
+anything is renamed. Errors so name tensors as the checkpoint does.
 """
 
 import re
@@ -16,15 +16,15 @@ from torch import Tensor
 from vgtok.detect.config import DETECTORS, DetectorConfig
 from vgtok.detect.detector import Detector
 from vgtok.detect.model import CoDetr
-from vgtok.detect.saving import filled
+from vgtok.detect.saving import model_from_state
 from vgtok.encode.config import EncoderConfig
 from vgtok.encode.loading import check_tensors, from_codetr, read_state
 from vgtok.errors import InputError
 from vgtok.files import replacing
 from vgtok.names import COCO
 
-LICENCE = (
-    "Converted from a released Co-DETR checkpoint. The licence of these weights is unresolved: "
+LICENSE = (
+    "Converted from a released Co-DETR checkpoint. The license of these weights is unresolved: "
     "their authors have not stated one for every part; ask them before you rely on it."
 )
 
@@ -33,15 +33,15 @@ _RELEASED = replace(
     encoder_overrides={"fusion": (), "grid_multiple": 2},
     atss_suppression="soft",
 )
-"""The public release: no fusion, as it knows nothing of coarse tokens, and frames padded to a multiple of 32 px."""
+"""The public release: no fusion of coarse tokens, and images padded to a multiple of 32 px."""
 
 _CANVAS = (2048, 1280)
-"""The scale the release is tested at."""
+"""The canvas the release is evaluated at."""
 
 _LVIS_CLASSES = 1203
 
 _IGNORED = re.compile(r"ema_.*|backbone\.rope_win\..*|backbone\.blocks\.\d+\.attn\.rope\..*")
-"""Plain keys already hold the averaged weights, and rotations depend on the input: neither is ever read."""
+"""Tensors to skip: copies of averaged weights, which the plain keys hold, and rotations, which depend on the input."""
 
 _ENCODER = "query_head.transformer.encoder.layers.#."
 _DECODER = "query_head.transformer.decoder.layers.#."
@@ -60,20 +60,20 @@ _NAMES = [
     ("bbox_head.0.scales.#.scale", "atss_head.scales.#"),
     ("bbox_head.0.", "atss_head."),
 ]
-"""Openings of a name, public and ours, # for a number; whatever opens otherwise is called the same in both."""
+"""Prefixes of names, public and ours, # for a number; all other names are the same in both."""
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """A checkpoint as a detector; `reinitialised` names the class-shaped tensors that were made anew."""
+    """A converted checkpoint; `reinitialized` names the tensors initialized for another number of classes."""
 
     detector: Detector
     tensors: int
-    reinitialised: tuple[str, ...]
+    reinitialized: tuple[str, ...]
 
 
 def load_co_detr(path: Path) -> Detector:
-    """The detector a released checkpoint file holds."""
+    """Load a released checkpoint file as a detector."""
     return convert_co_detr(read_state(path), str(path)).detector
 
 
@@ -83,11 +83,11 @@ def convert_co_detr(
     names: Sequence[str] | None = None,
     like: DetectorConfig = _RELEASED,
 ) -> Conversion:
-    """A state dict in the public layout as a detector; `origin` is what errors call it.
+    """Convert a state dict in the public layout to a detector; errors call it `origin`.
 
-    `names` are the classes wanted; where they are as many as the checkpoint's they name those, where not, the tensors
-    shaped by the class count start anew. `like` is the configuration, up to its classes. The detector reads every cell
-    unless a call names another budget, as no released checkpoint was trained on coarse tokens.
+    `names` are the classes. If they are as many as the checkpoint's they rename those; if not, the tensors shaped by
+    the number of classes are re-initialized. `like` is the configuration, up to its classes. The default budget of the
+    detector is 1, as no released checkpoint was trained on coarse tokens.
     """
     public = {name: tensor for name, tensor in state.items() if not _IGNORED.fullmatch(name)}
     config = _config_of(public, like)
@@ -107,13 +107,13 @@ def convert_co_detr(
     else:
         kept, config = _shapes(config), replace(config, names=tuple(names))
         anew = _fresh(config, [name for name, tensor in _shapes(config).items() if kept[name].shape != tensor.shape])
-    model = filled(config, ours | anew, origin)
-    detector = Detector(model, canvas=_CANVAS, licence=LICENCE, budget=1.0)
+    model = model_from_state(config, ours | anew, origin)
+    detector = Detector(model, canvas=_CANVAS, license=LICENSE, budget=1.0)
     return Conversion(detector, len(public), tuple(anew))
 
 
 def write_co_detr(detector: Detector, path: Path) -> tuple[str, ...]:
-    """Write a detector as a checkpoint in the public layout; returns the tensors it has no place for."""
+    """Write a detector as a checkpoint in the public layout; return the names of the tensors left out."""
     config = detector.model.config
     if set(config.auxiliary) != {"roi", "atss"}:
         raise InputError("model: saved without its auxiliary heads, which the public layout has; use a full save")
@@ -126,7 +126,7 @@ def write_co_detr(detector: Detector, path: Path) -> tuple[str, ...]:
 
             permissions = temporary.stat().st_mode
             save_file({name: tensor.contiguous() for name, tensor in public.items()}, temporary)
-            # Written as a private file; it shall be as readable as any other.
+            # safetensors writes a private file; restore the usual permissions.
             temporary.chmod(permissions)
         else:
             torch.save({"state_dict": {name: tensor.clone() for name, tensor in public.items()}}, temporary)
@@ -134,14 +134,14 @@ def write_co_detr(detector: Detector, path: Path) -> tuple[str, ...]:
 
 
 def from_public(state: Mapping[str, Tensor], encoder: EncoderConfig) -> dict[str, Tensor]:
-    """Public names to ours."""
+    """Rename tensors from the public layout to ours."""
     backbone = {f"encoder.{name}": tensor for name, tensor in from_codetr(state, encoder).items()}
     heads = {_renamed(n, _NAMES): tensor for n, tensor in state.items() if not n.startswith("backbone.")}
     return backbone | heads
 
 
 def to_public(state: Mapping[str, Tensor], encoder: EncoderConfig) -> dict[str, Tensor]:
-    """Our names to the public ones; the row of the class token, which no detector reads, is zero."""
+    """Rename tensors from our layout to the public one; the position of the class token, which is unused, is zero."""
     if not (encoder.rope and encoder.mlp == "swiglu" and encoder.mlp_norm and not encoder.key_bias):
         raise InputError("model: only EVA-02 encoders from the base size on have a place in the public layout")
     swapped = [(ours, public) for public, ours in _NAMES]
@@ -155,7 +155,7 @@ def to_public(state: Mapping[str, Tensor], encoder: EncoderConfig) -> dict[str, 
 
 
 def _public_backbone(name: str, tensor: Tensor, encoder: EncoderConfig) -> dict[str, Tensor]:
-    """One tensor of the encoder as the tensors it is in the public layout."""
+    """Return one tensor of the encoder as its tensors in the public layout."""
     if name == "embedding.prefix":
         return {}
     if name == "embedding.table":
@@ -195,7 +195,7 @@ def _renamed(name: str, names: Sequence[tuple[str, str]]) -> str:
 
 
 def _config_of(state: Mapping[str, Tensor], like: DetectorConfig) -> DetectorConfig:
-    """The configuration with the class count most of a checkpoint's classifiers have: one of them may be damaged."""
+    """Return the configuration with the number of classes most classifiers have; one of them may be damaged."""
     lengths = [t.numel() for name, t in state.items() if re.fullmatch(r"query_head\.cls_branches\.\d+\.bias", name)]
     classes = Counter(lengths).most_common(1)[0][0] if lengths else like.classes
     if classes in (0, like.classes):
@@ -205,13 +205,13 @@ def _config_of(state: Mapping[str, Tensor], like: DetectorConfig) -> DetectorCon
 
 
 def _shapes(config: DetectorConfig) -> dict[str, Tensor]:
-    """The tensors of a model without their values."""
+    """Return the tensors of a model without values."""
     with torch.device("meta"):
         return CoDetr(config).state_dict()
 
 
 def _fresh(config: DetectorConfig, chosen: Sequence[str]) -> dict[str, Tensor]:
-    """Newly initialised values of some tensors of the heads."""
-    # The heads do not depend on the encoder's size, and the smallest is initialised in no time.
+    """Return newly initialized values of some tensors of the heads."""
+    # The heads do not depend on the encoder; a small one is initialized quickly.
     small = CoDetr(replace(config, encoder="vit-tiny", encoder_overrides={"depth": 1})).state_dict()
     return {name: small[name] for name in chosen}

@@ -1,4 +1,4 @@
-"""What a detector is, as one frozen dataclass, and the configurations by name."""
+"""Detector configurations: one frozen dataclass, the presets by name, and the constants of suppression; no torch."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -6,34 +6,65 @@ from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from vgtok.encode.config import EncoderConfig, configuration
-from vgtok.errors import InputError
-from vgtok.fields import check_fields
+from vgtok.errors import InputError, check_fields
 from vgtok.names import VISDRONE
 
 Head = Literal["query", "atss"]
-"""The head of queries, or the one-stage head trained beside it."""
-
+"""The head that predicts: the query head, or the one-stage ATSS head trained beside it."""
 
 Auxiliary = Literal["roi", "atss"]
-"""Heads that help training; the RoI head brings the region proposals it reads with it."""
+"""Auxiliary heads, which help training; "roi" includes the region proposal head it reads."""
 
 Suppression = Literal["hard", "soft"]
-"""How the ATSS head thins out its boxes: greedy NMS, or the soft-NMS of the released ViT-L configuration."""
+"""Suppression of the ATSS head: greedy NMS, or the soft-NMS of the released ViT-L configuration."""
+
+MAX_DETECTIONS = 1000
+"""Detections kept per image by default, as in the released models."""
+
+QUERY_IOU = 0.8
+"""Soft-NMS of the query head: IoU from which a box loses score to a better one of its class."""
+
+ANCHOR_IOU = 0.6
+"""NMS and soft-NMS of the ATSS head: IoU from which a box is dropped, or loses score, beside a better one."""
+
+SOFT_ANCHORS = 100
+"""Most boxes per image the ATSS head keeps after soft-NMS."""
+
+MIN_SCORE = 1e-3
+"""Soft-NMS drops boxes below this score."""
 
 _STRIDES = (4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True)
 class DetectorConfig:
-    """One Co-DETR.
+    """Architecture of one Co-DETR.
 
-    `encoder` names a configuration of `vgtok.encode.config` and `encoder_overrides` the fields it changes; `names`
-    are the classes. `strides` of the pyramid are powers of two in pixels, one level each. `denoising` is the number of
-    noised queries a group count is made of, `positives` the most boxes an auxiliary head hands to the decoder.
-    The ATSS head has `atss_convs` convolutions before its outputs; an object smaller than `atss_least_cells` cells
-    counts as large as that when anchors are assigned, as it may lie between their centres. Proposals are cut to
-    `proposals_before` ahead of suppression and to `proposals` after it; the RoI head trains on `roi_samples` of them.
-    `atss_suppression` is how the ATSS head thins out what it predicts.
+    | field               | meaning                                                                            |
+    |---------------------|------------------------------------------------------------------------------------|
+    | `encoder`           | name of a configuration in `vgtok.encode.config`                                   |
+    | `names`             | class names, in label order                                                        |
+    | `encoder_overrides` | fields of the encoder's configuration to change                                    |
+    | `queries`           | object queries per image                                                           |
+    | `strides`           | strides of the feature pyramid in pixels, consecutive powers of two, one per level |
+    | `dim`               | channels of the pyramid and width of the transformer                               |
+    | `heads`             | attention heads of the transformer                                                 |
+    | `points`            | sampling points per head and level of deformable attention                         |
+    | `hidden`            | hidden width of the transformer's MLPs                                             |
+    | `encoder_layers`    | transformer encoder layers                                                         |
+    | `decoder_layers`    | transformer decoder layers                                                         |
+    | `denoising`         | number of denoising queries; the number of groups follows from it                  |
+    | `label_noise`       | label noise of denoising queries                                                   |
+    | `box_noise`         | box noise of denoising queries, in half sides                                      |
+    | `auxiliary`         | auxiliary heads the model has                                                      |
+    | `positives`         | most boxes an auxiliary head passes to the decoder as queries                      |
+    | `atss_convs`        | convolutions of the ATSS head before its outputs                                   |
+    | `atss_least_cells`  | smallest side, in cells, an object has when anchors are assigned to it             |
+    | `roi_hidden`        | hidden width of the RoI head                                                       |
+    | `roi_samples`       | proposals per image the RoI head is trained on                                     |
+    | `proposals_before`  | proposals per level before NMS                                                     |
+    | `proposals`         | proposals per image after NMS                                                      |
+    | `atss_suppression`  | suppression of the ATSS head, "hard" or "soft"                                     |
     """
 
     encoder: str
@@ -82,30 +113,30 @@ class DetectorConfig:
 
     @property
     def classes(self) -> int:
-        """How many classes there are."""
+        """Number of classes."""
         return len(self.names)
 
     @property
     def levels(self) -> int:
-        """How many maps the pyramid has."""
+        """Number of levels of the feature pyramid."""
         return len(self.strides)
 
     @property
     def auxiliary_weight(self) -> float:
-        """What every loss of an auxiliary head is multiplied by: twice the layers whose losses it stands beside."""
+        """Weight of the losses of auxiliary heads: 2 x number of decoder layers."""
         return 2.0 * self.decoder_layers
 
     def encoder_config(self) -> EncoderConfig:
-        """The encoder's configuration, overrides applied."""
+        """Return the encoder's configuration with the overrides applied."""
         return configuration(self.encoder, **self.encoder_overrides)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as a JSON file holds them."""
+        """Return the fields as plain values for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "DetectorConfig":
-        """The configuration a JSON file holds; refuses fields it does not know."""
+        """Build a configuration from the values of a JSON file; raise on unknown fields."""
         if not isinstance(values, Mapping):
             raise InputError("config: must map the fields of a detector to their values")
         if unknown := values.keys() - {item.name for item in fields(cls)}:
@@ -122,7 +153,7 @@ DETECTORS: dict[str, DetectorConfig] = {
     "co-detr-vit-tiny": DetectorConfig(
         "vit-tiny",
         VISDRONE,
-        # Windows of 16 cells and no global block: what attention sees in a crop is then what it sees in a frame, and
+        # Windows of 16 cells and no global block: what attention sees in a crop is then what it sees in a canvas, and
         # as many cells as the encoder was pretrained on. The class token belongs to no window.
         {"window": 16, "global_blocks": (), "prefix": 0},
         queries=900,
@@ -145,7 +176,7 @@ DETECTORS: dict[str, DetectorConfig] = {
 
 
 def detector_configuration(name: str, **changes: Any) -> DetectorConfig:
-    """The configuration called `name`, with fields changed by keyword."""
+    """Return the configuration called `name`, with fields changed by keyword."""
     if name not in DETECTORS:
         raise InputError(f"detector: '{name}' is not one of {', '.join(DETECTORS)}")
     return replace(DETECTORS[name], **changes)

@@ -1,25 +1,25 @@
-"""The detector a user holds: images of any kind in, results in the caller's pixels out.
+"""`Detector`, the class users call: images of any kind in, results in the coordinates of each image out.
 
-It hides canvas, tokens, batches and precision; the budget is an argument of each call, never part of the weights.
+It hides the canvas, the tokens and batching. The budget is an argument of each call, never part of the weights.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from vgtok.detect.config import Auxiliary, Head
+from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS
+from vgtok.detect.config import MAX_DETECTIONS, Auxiliary, Head
 from vgtok.detect.model import CoDetr
-from vgtok.detect.result import Result, Timings
+from vgtok.detect.result import Result, Timings, read_images
 from vgtok.errors import InputError
-from vgtok.tokenize.canvas import DEFAULT_SIZE, Canvas, CanvasSize, fit_canvas
-from vgtok.tokenize.images import ImageLike, read_image
+from vgtok.tokenize.canvas import Canvas, CanvasSize, fit_canvas
+from vgtok.tokenize.images import ImageLike
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
@@ -27,21 +27,17 @@ from vgtok.tokenize.tokens import Tokens
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 """(H, W, 3) RGB of an image."""
 
-DEFAULT_BUDGET = 0.40
-"""What a model that was trained on coarse tokens is read at."""
-
-MAX_DETECTIONS = 1000
-"""Detections an image keeps unless told otherwise, as the released models do."""
+"""Default budget of models that were trained on coarse tokens."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class Detector:
-    """A Co-DETR with what it needs to be used: canvas, retention table, licence note.
+    """A Co-DETR together with its canvas, its retention table and its license note.
 
-    `head` is the one that predicts and `budget` the share of tokens an image is read at unless a call names another; a
-    budget of 1 means that the model was never trained on coarse tokens. `evaluations` are rows of what was measured
-    with it, column to value, which its model card shows.
+    `head` and `budget` are the defaults of each call: the head that predicts, and the share of tokens an image is read
+    at. A default budget of 1 means that the model was never trained on coarse tokens. `evaluations` are the rows of the
+    table of results in the model card, column to value.
 
     >>> detector = vgtok.load("model")                    # doctest: +SKIP
     >>> result = detector("frame.jpg", budget=0.40)       # doctest: +SKIP
@@ -52,9 +48,9 @@ class Detector:
         self,
         model: CoDetr,
         *,
-        canvas: CanvasSize = DEFAULT_SIZE,
+        canvas: CanvasSize = DEFAULT_CANVAS,
         table: RetentionTable | None = None,
-        licence: str = "",
+        license: str = "",
         evaluations: Sequence[Mapping[str, Any]] = (),
         head: Head = "query",
         budget: float = DEFAULT_BUDGET,
@@ -64,17 +60,17 @@ class Detector:
         self.model = model.eval()
         self.canvas = canvas
         self.table = table
-        self.licence = licence
+        self.license = license
         self.evaluations = tuple(evaluations)
-        self.head = self.known_head(head)
+        self.head = self.model.check_head(head)
         self.budget = budget
-        self._told = False
+        self._warned = False
 
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, revision: str | None = None) -> "Detector":
-        """A detector of this library by folder, shipped name or hub name, on the CPU; only safetensors are read.
+        """Load a detector of this library by folder, shipped name or hub name, on the CPU; reads only safetensors.
 
-        `vgtok.load` also takes released Co-DETR checkpoints, and uses the GPU where there is one.
+        `vgtok.load` also reads released Co-DETR checkpoints, and uses the GPU if there is one.
         """
         from vgtok.detect.loading import from_pretrained
 
@@ -83,9 +79,9 @@ class Detector:
     def save_pretrained(
         self, folder: str | Path, *, auxiliary: tuple[Auxiliary, ...] | None = None, half: bool = False
     ) -> None:
-        """Write config.json, the weights as safetensors and, unless there is one, a model card as README.md.
+        """Write config.json, the weights as safetensors and a model card as README.md, unless there is one already.
 
-        `auxiliary` names the heads beside the query head to keep, all unless told otherwise; `half` stores fp16.
+        `auxiliary` names the auxiliary heads to keep [default: all]; `half` stores fp16.
         """
         from vgtok.detect.saving import save_with_card
 
@@ -101,9 +97,9 @@ class Detector:
         auxiliary: tuple[Auxiliary, ...] | None = None,
         half: bool = False,
     ) -> str:
-        """Upload what `save_pretrained` writes to owner/name on the hub as one commit; returns its address.
+        """Upload what `save_pretrained` writes to owner/name on the hub as one commit; return the commit's address.
 
-        The repository is made where there is none, private where asked; log in first with `hf auth login` or HF_TOKEN.
+        The repository is created if needed. Log in first with `hf auth login` or HF_TOKEN.
         """
         from vgtok.detect.loading import push
 
@@ -116,18 +112,20 @@ class Detector:
 
     @property
     def device(self) -> torch.device:
-        """Where the model lives."""
+        """The device of the weights."""
         return next(self.model.parameters()).device
 
     def to(self, device: str | torch.device) -> "Detector":
-        """Move the model; returns the detector."""
+        """Move the model to a device and return the detector."""
         self.model.to(device)
         return self
 
-    def calibrated(self, budget: float, **settings: Any) -> Tokenizer:
-        """The percentile tokenizer whose mean over the images of the model's own retention table is `budget`."""
+    def calibrated_tokenizer(self, budget: float, **settings: Any) -> Tokenizer:
+        """Return the percentile tokenizer that keeps `budget` on average over the model's own retention table."""
         if self.table is None:
-            raise InputError("calibrated: this model carries no retention table; use budget= or Tokenizer.calibrated")
+            raise InputError(
+                "calibrated_tokenizer: this model has no retention table; use budget= or Tokenizer.calibrated"
+            )
         return Tokenizer.calibrated(self.table, budget, canvas=self.canvas, **settings)
 
     @overload
@@ -167,22 +165,19 @@ class Detector:
         head: Head | None = None,
         value_range: tuple[float, float] | None = None,
     ) -> Result | list[Result]:
-        """Detect in one image, or in a list of images of any sizes as one batch.
+        """Detect objects in one image, or in a list of images of any sizes as one batch.
 
-        Give either `budget`, the share of the dense grid each image is read at (the model's own default if you give
-        none, 1 is the dense model), or a `tokenizer` of your own, whose canvas then counts. `head` "atss" reads the
-        one-stage head where the model has it. `value_range` is the (low, high) of black and white, which floats need.
+        Give either `budget`, the share of the dense grid each image is read at [default: the model's], or a
+        `tokenizer` of your own, whose canvas is then used. A budget of 1 runs the dense model. `head` selects the head
+        that predicts [default: the model's]. `value_range` is the (low, high) of black and white; floats need it.
         """
         if budget is not None and tokenizer is not None:
             raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
-        if max_detections < 1:
-            raise InputError(f"max_detections: {max_detections} is not a number of detections, 1 or more")
         reader = tokenizer or Tokenizer(self.budget if budget is None else budget, canvas=self.canvas)
-        several = isinstance(images, list | tuple)
-        chosen = self.known_head(head or self.head)
-        pixels = [read_image(image, value_range) for image in (images if several else [images])]
+        chosen = self.model.check_head(head or self.head)
+        pixels = read_images(images, max_detections, value_range)
         results = self._detect(pixels, reader, max_detections, score_threshold, chosen)
-        return results if several else results[0]
+        return results if isinstance(images, list | tuple) else results[0]
 
     def _detect(
         self, pixels: Sequence[Pixels], reader: Tokenizer, max_detections: int, score_threshold: float, head: Head
@@ -204,13 +199,12 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         head: Head | None = None,
     ) -> Result:
-        """Detect in an (H, W, 3) image that already lies on its canvas, by a partition made before.
+        """Detect objects in an (H, W, 3) image by a canvas and a partition made before.
 
-        For many partitions of one frame: reading, resizing and scoring then happen once. The tokenizer's time is 0.
+        Use it for many partitions of one image: reading, resizing and scoring then run once. `timings.tokenizer` is 0.
         """
-        return self._predict([image], [canvas], [tokens], 0.0, max_detections, 0.0, self.known_head(head or self.head))[
-            0
-        ]
+        chosen = self.model.check_head(head or self.head)
+        return self._predict([image], [canvas], [tokens], 0.0, max_detections, 0.0, chosen)[0]
 
     def _predict(
         self,
@@ -222,92 +216,47 @@ class Detector:
         score_threshold: float,
         head: Head,
     ) -> list[Result]:
-        """Results of images on their canvases; `tokenized` is the seconds their partitions took."""
-        self._tell_of_coarse_tokens(tokens)
-        clock = _Clock(self.device)
-        with torch.inference_mode(), _timed(self.model.encoder, clock):
-            begun = clock.now()
-            predictions = self.model.predict([self._frame(canvas) for canvas in canvases], tokens, max_detections, head)
-            taken = clock.now() - begun
+        """Return the results of images on their canvases; `tokenized` is the seconds their partitions took."""
+        self._warn_of_coarse_tokens(tokens)
+        with torch.inference_mode():
+            marks = [self._now()]
+            maps = self.model.encoder([self._pixels(canvas) for canvas in canvases], tokens).maps
+            marks.append(self._now())
+            sizes = [(partition.height, partition.width) for partition in tokens]
+            predictions = self.model.predict_maps(maps, sizes, max_detections, head)
+            marks.append(self._now())
         share = 1000 / len(pixels)
-        timings = Timings(tokenized * share, clock.spent * share, (taken - clock.spent) * share)
+        timings = Timings(tokenized * share, (marks[1] - marks[0]) * share, (marks[2] - marks[1]) * share)
         return [
-            self._result(prediction, canvas, partition, image, timings, score_threshold)
+            Result.from_canvas(
+                tuple(part.float().cpu().numpy() for part in prediction),
+                canvas,
+                score_threshold=score_threshold,
+                class_names=self.names,
+                tokens=partition,
+                timings=timings,
+                image=image,
+            )
             for prediction, canvas, partition, image in zip(predictions, canvases, tokens, pixels, strict=True)
         ]
 
-    def _tell_of_coarse_tokens(self, tokens: Sequence[Tokens]) -> None:
-        """Say once that a model which was never trained on coarse tokens is being given some."""
-        if self._told or self.budget < 1 or all(len(partition) == partition.dense for partition in tokens):
+    def _warn_of_coarse_tokens(self, tokens: Sequence[Tokens]) -> None:
+        """Warn once if a model that was never trained on coarse tokens is given some."""
+        if self._warned or self.budget < 1 or all(len(partition) == partition.dense for partition in tokens):
             return
-        self._told = True
+        self._warned = True
         _LOG.warning(
             "note: this model was never trained on coarse tokens and loses accuracy below budget 1, its default; "
             "finetune it at the budget you want, or use budget=1"
         )
 
-    def known_head(self, head: Head) -> Head:
-        """The head, refused where this model has none of that name."""
-        if head not in ("query", "atss"):
-            raise InputError(f"head: '{head}' is not one of query, atss")
-        if head == "atss" and self.model.atss_head is None:
-            raise InputError("head: this model was saved without its ATSS head; use head='query'")
-        return head
-
-    def _frame(self, canvas: Canvas) -> Tensor:
-        """The valid pixels of a canvas as (3, H, W) uint8 on the model's device."""
+    def _pixels(self, canvas: Canvas) -> Tensor:
+        """Return the valid pixels of a canvas as (3, H, W) uint8 on the model's device."""
         # Copied: an image that needed no resizing is the caller's own memory, which may be read-only.
         return torch.from_numpy(canvas.image.copy()).permute(2, 0, 1).to(self.device)
 
-    def _result(
-        self,
-        prediction: tuple[Tensor, Tensor, Tensor],
-        canvas: Canvas,
-        tokens: Tokens,
-        image: Pixels,
-        timings: Timings,
-        score_threshold: float,
-    ) -> Result:
-        boxes, scores, labels = (part.float().cpu().numpy() for part in prediction)
-        placed = canvas.to_source(boxes)
-        # A box wholly in the padding is clipped to nothing.
-        kept = (scores >= score_threshold) & (placed[:, 2] > placed[:, 0]) & (placed[:, 3] > placed[:, 1])
-        return Result(
-            boxes=placed[kept],
-            scores=scores[kept],
-            labels=labels[kept].astype(np.int64),
-            class_names=self.names,
-            tokens=tokens,
-            timings=timings,
-            image=image,
-        )
-
-
-class _Clock:
-    """Seconds on the device: a GPU works behind the program's back, so each reading waits for it."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._wait: Callable[[], None] = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-        self.spent = 0.0
-
-    def now(self) -> float:
-        self._wait()
+    def _now(self) -> float:
+        """Return the time in seconds, after the device has finished what it was given."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
         return time.perf_counter()
-
-
-@contextmanager
-def _timed(module: nn.Module, clock: _Clock) -> Iterator[None]:
-    """Add the time `module` takes inside the block to the clock's `spent`."""
-
-    def before(*_: object) -> None:
-        clock.spent -= clock.now()
-
-    def after(*_: object) -> None:
-        clock.spent += clock.now()
-
-    hooks = [module.register_forward_pre_hook(before), module.register_forward_hook(after)]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()

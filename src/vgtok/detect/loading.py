@@ -1,4 +1,4 @@
-"""Find a detector by name: shipped, saved in a folder, converted from a checkpoint, or on the hub."""
+"""Load a detector by name: shipped, saved in a folder, a released checkpoint, or on the hub; push one to the hub."""
 
 import json
 import re
@@ -22,23 +22,23 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def shipped_models() -> dict[str, Path]:
-    """Name and folder of every model in the package."""
+    """Return the name and folder of every model in the package."""
     folder = Path(str(files("vgtok.detect") / "shipped"))
     return {path.name: path for path in sorted(folder.iterdir()) if is_saved(path)} if folder.is_dir() else {}
 
 
 def load(name_or_path: str | Path) -> Detector:
-    """The detector of that name, on the GPU where there is one.
+    """Load a detector, on the GPU if there is one.
 
-    A name is that of a shipped model, a folder `save_detector` wrote, a released Co-DETR checkpoint file, or a
-    repository on the hub as owner/name or owner/name@revision, fetched once and then kept in the hub's cache.
+    The name is that of a shipped model, a folder written by `save_detector`, a released Co-DETR checkpoint file, or a
+    repository on the hub as owner/name or owner/name@revision, which is downloaded once and then read from the cache.
     """
     detector = find_detector(name_or_path)
     return detector.to("cuda") if torch.cuda.is_available() else detector
 
 
 def from_pretrained(name_or_path: str | Path, revision: str | None = None) -> Detector:
-    """A detector this library saved, by shipped name, folder or hub name; weights are read from safetensors only."""
+    """Load a detector saved by this library, by shipped name, folder or hub name; reads only safetensors."""
     name, path = str(name_or_path), Path(name_or_path)
     shipped = shipped_models()
     if name in shipped or (is_there(path) and path.is_dir()):
@@ -64,7 +64,7 @@ def push(
     auxiliary: tuple[Auxiliary, ...] | None,
     half: bool,
 ) -> str:
-    """Upload a detector with its model card to owner/name as one commit; returns the commit's address."""
+    """Upload a detector with its model card to owner/name as one commit; return the commit's address."""
     try:
         from huggingface_hub import HfApi
         from huggingface_hub.errors import OfflineModeIsEnabled
@@ -78,7 +78,7 @@ def push(
         api = HfApi()
         try:
             api.create_repo(repository, private=private, exist_ok=True)
-            # Weights of an earlier push under another name would lie beside the new ones for good.
+            # Weights of an earlier push under another name would otherwise stay.
             commit = api.upload_folder(
                 repo_id=repository, folder_path=folder, commit_message=message, delete_patterns=["*.safetensors"]
             )
@@ -86,7 +86,7 @@ def push(
             raise InputError(
                 f"push_to_hub: '{repository}' needs the hub, and HF_HUB_OFFLINE is set; unset it"
             ) from None
-        # Refusals of the hub and failures of its transport share no class that is public in every release.
+        # Refusals of the hub and failures of its transport share no public class across releases.
         except Exception as error:
             raise InputError(
                 f"push_to_hub: '{repository}' could not be uploaded ({_first_line(error)}); check the connection and "
@@ -96,14 +96,14 @@ def push(
 
 
 def _use_hub_name(weights: Path, folder: Path) -> None:
-    """Call the weights model.safetensors, as the hub's own pages do: there a commit swaps all files at once."""
+    """Rename the weights to model.safetensors, the hub's usual name: a commit replaces all files at once."""
     document = read_config(folder)
     document["weights"]["file"] = weights.rename(folder / "model.safetensors").name
     write_text(folder / CONFIG_FILE, json.dumps(document, indent=1) + "\n")
 
 
 def find_detector(name_or_path: str | Path) -> Detector:
-    """The detector `load` gives, on the CPU."""
+    """Load the detector that `load` returns, on the CPU."""
     name, path = str(name_or_path), Path(name_or_path)
     shipped = shipped_models()
     if name in shipped:
@@ -134,7 +134,7 @@ def _from_hub(name: str) -> Detector:
             f"model: '{name}' on the hub is no vgtok model and has not one checkpoint but: {listed}; "
             "download the one you want and give its path"
         )
-    # The cache names a large file by the digest the hub announced for it.
+    # The cache names a large file by the digest the hub announced.
     announced = candidates[0].resolve().name
     if _SHA256.fullmatch(announced) and file_digest(candidates[0]) != announced:
         raise InputError(f"{candidates[0]}: sha256 differs from the hub's; delete the file and load again")
@@ -142,9 +142,9 @@ def _from_hub(name: str) -> Detector:
 
 
 def fetch(name: str, suffixes: Sequence[str] = _CHECKPOINTS) -> Path:
-    """Bring owner/name[@revision] from the hub, or from its cache where there is no network; returns the folder.
+    """Download owner/name[@revision] from the hub, or find it in the cache if offline; return the folder.
 
-    Of the repository's files config.json and those with one of the suffixes are fetched.
+    Only config.json and files with one of the suffixes are downloaded.
     """
     try:
         from huggingface_hub import snapshot_download
@@ -162,7 +162,7 @@ def fetch(name: str, suffixes: Sequence[str] = _CHECKPOINTS) -> Path:
             f"model: '{name}' is no folder here and not in the hub's cache, and the hub cannot be reached; connect "
             "once, or download the model elsewhere and give its folder"
         ) from None
-    # A name that cannot be one on the hub is a ValueError.
+    # huggingface_hub raises ValueError on invalid names.
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise InputError(f"model: '{name}' could not be fetched from the hub ({_first_line(error)})") from None
 

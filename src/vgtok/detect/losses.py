@@ -1,4 +1,4 @@
-"""Match queries to objects, group them, and score the match."""
+"""Match queries to objects, compute the losses of a match, and group the queries of a decoder pass."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,32 +8,33 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn import functional
 
-from vgtok.detect.boxes import paired_iou, to_centres, to_corners
+from vgtok.detect.boxes import to_centers, to_corners
+from vgtok.overlap import paired_iou
 
 COSTS: Mapping[str, float] = {"class": 2.0, "l1": 5.0, "giou": 2.0}
-"""Weights of the three costs."""
+"""Weights of the three matching costs."""
 
 
 def matching_costs(logits: Tensor, boxes: Tensor, labels: Tensor, targets: Tensor, size: tuple[int, int]) -> Tensor:
-    """(Q, N) cost of each of Q predictions for each of N objects.
+    """Return the (Q, N) cost of assigning each of Q predictions to each of N objects.
 
-    `logits` (Q, classes), `boxes` (Q, 4) centre and size as shares of `size` (height, width), `labels` (N,), `targets`
+    `logits` (Q, classes), `boxes` (Q, 4) center and size as shares of `size` (height, width), `labels` (N,), `targets`
     (N, 4) corners in pixels.
     """
     scale = boxes.new_tensor([size[1], size[0], size[1], size[0]])
     chance = logits.sigmoid()
-    # The focal loss a prediction would have as this class, less the one it would have as background.
+    # The focal loss of a prediction as this class, minus its focal loss as background.
     as_object = -0.25 * (1 - chance) ** 2 * (chance + 1e-12).log()
     as_background = -0.75 * chance**2 * (1 - chance + 1e-12).log()
     by_class = (as_object - as_background)[:, labels]
-    by_distance = torch.cdist(boxes, to_centres(targets / scale), p=1)
+    by_distance = torch.cdist(boxes, to_centers(targets / scale), p=1)
     by_overlap = -paired_iou((to_corners(boxes) * scale)[:, None], targets[None])[1]
     return COSTS["class"] * by_class + COSTS["l1"] * by_distance + COSTS["giou"] * by_overlap
 
 
 def assign_least_cost(costs: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows and columns (K,) of the one-to-one assignment of least total cost; K is the smaller side of (Q, N)."""
-    # A broken prediction must not stop training: it is merely the last choice.
+    """Return rows and columns (K,) of the one-to-one assignment of least total cost; K is the smaller of Q and N."""
+    # A prediction that is not finite must not stop training; it is the last choice.
     finite = torch.nan_to_num(costs.detach().float(), nan=1e4, posinf=1e4, neginf=-1e4)
     rows, columns = linear_sum_assignment(finite.cpu().numpy())
     return torch.as_tensor(rows, device=costs.device), torch.as_tensor(columns, device=costs.device)
@@ -43,19 +44,19 @@ QUERY_WEIGHTS: Mapping[str, float] = {"class": 1.0, "l1": 5.0, "giou": 2.0}
 """Weights of a query's three losses."""
 
 PRIOR = -4.595
-"""The logit of 1%: at first nearly everything is background."""
+"""Logit of 1%, the initial bias of classifiers: nearly everything is background."""
 
 PADDING = -1
-"""The label of a query that only fills a batch: no loss sees it."""
+"""Label of a query that only pads a batch; losses skip it."""
 
 
 Sizes = Sequence[tuple[int, int]]
-"""(height, width) in pixels of the frame each image of a batch is, or is a part of."""
+"""(height, width) in pixels of the canvas each image of a batch is, or is a crop of."""
 
 
 @dataclass(frozen=True)
 class SetPrediction:
-    """What one stage predicts for every query: `logits` (B, Q, classes), `boxes` (B, Q, 4) as shares, by centre."""
+    """Predictions for all queries: `logits` (B, Q, classes), `boxes` (B, Q, 4) center and size as shares."""
 
     logits: Tensor
     boxes: Tensor
@@ -71,9 +72,9 @@ class Targets:
 
 @dataclass(frozen=True)
 class Assigned:
-    """What every query should predict: `labels` (B, Q), `boxes` (B, Q, 4) corners in pixels.
+    """Targets of all queries: `labels` (B, Q), `boxes` (B, Q, 4) corners in pixels.
 
-    The number of classes as a label is background, `PADDING` is no query at all; the box of neither is read.
+    A label equal to the number of classes is background, `PADDING` is no query; their boxes are not read.
     """
 
     labels: Tensor
@@ -81,12 +82,12 @@ class Assigned:
 
 
 def pixels_per_share(sizes: Sizes, like: Tensor) -> Tensor:
-    """(B, 1, 4) what turns shares x, y, x, y of B frames of (height, width) px into pixels, as `like` (any shape)."""
+    """Return the (B, 1, 4) factors from shares x, y, x, y of B canvases of (height, width) to pixels, as `like`."""
     return like.new_tensor([[width, height, width, height] for height, width in sizes])[:, None]
 
 
 def match(prediction: SetPrediction, targets: Sequence[Targets], sizes: Sizes) -> Assigned:
-    """Give each of the B images' objects to the query that costs least; the other queries are background."""
+    """Assign each image's objects to the queries of least total cost; the other queries are background."""
     logits, boxes = prediction.logits.detach().float(), prediction.boxes.detach().float()
     labels = torch.full(logits.shape[:2], logits.shape[2], dtype=torch.long, device=logits.device)
     goals = torch.zeros_like(boxes)
@@ -99,7 +100,7 @@ def match(prediction: SetPrediction, targets: Sequence[Targets], sizes: Sizes) -
 
 
 def query_losses(prediction: SetPrediction, assigned: Assigned, sizes: Sizes) -> dict[str, Tensor]:
-    """Weighted `class`, `l1` and `giou` losses, each over the number of objects among the queries' targets."""
+    """Return the weighted losses `class`, `l1` and `giou`, each divided by the number of assigned objects."""
     real = assigned.labels != PADDING
     logits, shares = prediction.logits[real].float(), prediction.boxes[real].float()
     labels, goals = assigned.labels[real], assigned.boxes[real]
@@ -109,13 +110,13 @@ def query_losses(prediction: SetPrediction, assigned: Assigned, sizes: Sizes) ->
     iou, giou = paired_iou(to_corners(shares[objects]) * scale, goals[objects])
     quality = torch.zeros_like(labels, dtype=logits.dtype)
     quality[objects] = iou.detach()
-    distance = (shares[objects] - to_centres(goals[objects] / scale)).abs().sum()
+    distance = (shares[objects] - to_centers(goals[objects] / scale)).abs().sum()
     sums = {"class": quality_focal(logits, labels, quality).sum(), "l1": distance, "giou": (1 - giou).sum()}
     return {name: QUERY_WEIGHTS[name] * total / count for name, total in sums.items()}
 
 
 def quality_focal(logits: Tensor, labels: Tensor, quality: Tensor) -> Tensor:
-    """(N, classes) loss whose goal is the (N,) quality in the column of an object's label and zero elsewhere.
+    """Return the (N, classes) loss whose target is the (N,) quality in the column of the label and zero elsewhere.
 
     `labels` (N,) hold the number of classes for background.
     """
@@ -126,7 +127,7 @@ def quality_focal(logits: Tensor, labels: Tensor, quality: Tensor) -> Tensor:
 
 
 def focal(logits: Tensor, labels: Tensor) -> Tensor:
-    """(N, classes) focal loss, alpha 0.25 and gamma 2; `labels` (N,) hold the number of classes for background."""
+    """Return the (N, classes) focal loss, alpha 0.25, gamma 2; label (N,) of background: the number of classes."""
     classes = logits.shape[1]
     goal = functional.one_hot(labels, classes + 1)[:, :classes].to(logits.dtype)
     chance = logits.sigmoid()
@@ -137,9 +138,9 @@ def focal(logits: Tensor, labels: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class QueryPart:
-    """Queries of one origin: `content` (B, n, D), `boxes` (B, n, 4) as shares, `group` (n,) numbers from zero.
+    """Queries of one source: `content` (B, n, D), `boxes` (B, n, 4) as shares, `group` (n,) numbers from zero.
 
-    `assigned` says what they should predict; those it marks as padding are seen by none.
+    `assigned` are their targets. No query attends to those marked as padding.
     """
 
     content: Tensor
@@ -151,22 +152,22 @@ class QueryPart:
 
 @dataclass(frozen=True)
 class QueryGroups:
-    """All further queries of a batch, by the name of their origin."""
+    """The queries of a batch beside the proposals, by the name of their source."""
 
     parts: Mapping[str, QueryPart]
 
     @property
     def content(self) -> Tensor:
-        """(B, G, D)."""
+        """Content of all groups, (B, G, D)."""
         return torch.cat([part.content for part in self.parts.values()], dim=1)
 
     @property
     def boxes(self) -> Tensor:
-        """(B, G, 4)."""
+        """Boxes of all groups, (B, G, 4)."""
         return torch.cat([part.boxes for part in self.parts.values()], dim=1)
 
     def hidden(self, proposals: int) -> Tensor:
-        """(B, Q, Q) true where the row's query must not see the column's; Q counts the proposals before the groups."""
+        """Return (B, Q, Q), true where the row's query must not attend to the column's; proposals come first."""
         first = next(iter(self.parts.values()))
         numbers = [torch.zeros(proposals, dtype=torch.long, device=first.group.device)]
         looks = [torch.zeros(proposals, dtype=torch.bool, device=first.group.device)]
@@ -178,13 +179,13 @@ class QueryGroups:
             real.append(part.assigned.labels != PADDING)
             taken = int(numbers[-1].max()) + 1
         number, look = torch.cat(numbers), torch.cat(looks)
-        # (Q, Q) by groups, then (B, Q, Q) without padding; a query always sees itself, so no row is empty
+        # (Q, Q) by groups, then (B, Q, Q) without padding; every query attends to itself, so no row is empty
         visible = (number[:, None] == number[None]) | (look[:, None] & (number[None] == 0))
         visible = visible & torch.cat(real, dim=1)[:, None]
         return ~(visible | torch.eye(len(number), dtype=torch.bool, device=number.device))
 
     def split(self, prediction: SetPrediction) -> tuple[SetPrediction, dict[str, SetPrediction]]:
-        """Part a prediction for all (B, Q) queries into the proposals' and that of each part by name."""
+        """Split a prediction for all (B, Q) queries into that of the proposals and those of the groups by name."""
         lengths = [part.boxes.shape[1] for part in self.parts.values()]
         lengths = [prediction.boxes.shape[1] - sum(lengths), *lengths]
         pieces = [

@@ -1,54 +1,54 @@
-"""The whole network: encoder, pyramid, query head and the auxiliary heads that help it train.
+"""The network: encoder, feature pyramid, query head and auxiliary heads, and its FLOPs and parameters.
 
-In training images of one size run together and sizes take turns; in prediction the encoder packs all images and the
-rest runs image by image. No map is ever padded, so what an image's neighbours are changes nothing.
+In training, images of one size run together, one size after another. In prediction the encoder packs all images and the
+rest runs image by image. Maps are never padded to a common size, so a result does not depend on the other images.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 from vgtok.detect.atss import ATSSHead
+from vgtok.detect.boxes import Prediction
 from vgtok.detect.config import DetectorConfig, Head
-from vgtok.detect.deformable import View, cut
 from vgtok.detect.losses import Targets
-from vgtok.detect.neck import Pyramid
-from vgtok.detect.nms import Prediction, best_boxes
-from vgtok.detect.query_head import QueryHead
+from vgtok.detect.neck import FeaturePyramid, UpsampledConv, level_shapes
+from vgtok.detect.query_head import QueryHead, best_boxes
 from vgtok.detect.roi import RoIHead, RPNHead
 from vgtok.detect.training import LossKinds, group_losses
-from vgtok.encode.dense import encode_dense
+from vgtok.detect.transformer import CropView, crop_view
 from vgtok.encode.encoder import Encoder
-from vgtok.encode.packing import Crop, whole_frame
+from vgtok.encode.packing import Crop, whole_canvas
 from vgtok.errors import InputError
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokens import Tokens
 
 _DECODING = re.compile(r"query_head\.(?!transformer\.encoder\.|transformer\.level_embeds|downsample\.)")
-"""Names of what only queries pass through; auxiliary heads read the encoded cells."""
+"""Names of the parameters only queries pass through; auxiliary heads read the encoded cells."""
 
 
 @dataclass(frozen=True)
 class SizeGroup:
     """Images of one grid: their `numbers` in the batch, `features` (b, D, rows, columns), `size` (height, width) px.
 
-    Each shows the part at its corner (x, y) of a frame of its own (height, width) px, what shares are shares of. All
-    sizes are those of grids, whole numbers of cells.
+    Each image is the crop at its corner (x, y) of a canvas of its own (height, width) px, of which shares are shares.
+    All sizes are whole numbers of cells.
     """
 
     numbers: tuple[int, ...]
     features: Tensor
     size: tuple[int, int]
-    frames: tuple[tuple[int, int], ...]
+    canvases: tuple[tuple[int, int], ...]
     corners: tuple[tuple[int, int], ...]
 
     @property
-    def view(self) -> View:
-        """How shares of the maps are shares of the frames."""
-        return cut(self.corners, self.size, self.frames, self.features)
+    def view(self) -> CropView:
+        """Where the maps lie on the canvases."""
+        return crop_view(self.corners, self.size, self.canvases, self.features)
 
 
 class CoDetr(nn.Module):
@@ -58,7 +58,7 @@ class CoDetr(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = Encoder(config.encoder_config())
-        self.neck = Pyramid(self.encoder.config.dim, config.dim, config.strides)
+        self.neck = FeaturePyramid(self.encoder.config.dim, config.dim, config.strides)
         self.query_head = QueryHead(config)
         with_roi = "roi" in config.auxiliary
         self.rpn_head = RPNHead(config) if with_roi else None
@@ -66,33 +66,27 @@ class CoDetr(nn.Module):
         self.atss_head = ATSSHead(config) if "atss" in config.auxiliary else None
 
     def predict(
-        self, frames: Sequence[Tensor], tokens: Sequence[Tokens], max_detections: int, head: Head = "query"
+        self, canvases: Sequence[Tensor], tokens: Sequence[Tokens], max_detections: int, head: Head = "query"
     ) -> list[Prediction]:
-        """B (3, H, W) uint8 frames on the canvas with their partitions to a prediction each."""
-        maps = self.encoder(frames, tokens).maps
+        """Return one prediction for each of B (3, H, W) uint8 canvases with their partitions."""
+        maps = self.encoder(canvases, tokens).maps
         return self.predict_maps(maps, [(t.height, t.width) for t in tokens], max_detections, head)
-
-    def predict_dense(self, frames: Sequence[Tensor], max_detections: int, head: Head = "query") -> list[Prediction]:
-        """B (3, H, W) frames with every cell a token, as the released model runs; a prediction each."""
-        maps = [encode_dense(self.encoder, frame[None]).maps[0] for frame in frames]
-        return self.predict_maps(maps, [(f.shape[1], f.shape[2]) for f in frames], max_detections, head)
 
     def predict_maps(
         self, maps: Sequence[Tensor], sizes: Sequence[tuple[int, int]], max_detections: int, head: Head = "query"
     ) -> list[Prediction]:
-        """B (D, rows, columns) feature maps of frames of (height, width) to a prediction each."""
-        if head == "atss" and self.atss_head is None:
-            raise InputError("head: this model was built or saved without its ATSS head; use head='query'")
-        # One by one: a batch picks other kernels, which round otherwise, and where two proposals are about equal,
-        # rounding decides which query each gets. Memory stays that of one image, and it is no slower.
+        """Return one prediction for each of B (D, rows, columns) feature maps of canvases of (height, width)."""
+        self.check_head(head)
+        # One by one: batches run other kernels with other rounding, which decides between proposals of nearly equal
+        # score. This also needs the memory of one image only, and is no slower.
         return [
             self._predict_map(features, size, max_detections, head) for features, size in zip(maps, sizes, strict=True)
         ]
 
     def _predict_map(self, features: Tensor, clipped: tuple[int, int], max_detections: int, head: Head) -> Prediction:
-        """One (D, rows, columns) feature map to a prediction inside (height, width) px."""
-        # A grid that reaches beyond the frame shows padding, of which the head must know; boxes are then shares of the
-        # frame and not of the grid.
+        """Return the prediction for one (D, rows, columns) feature map, clipped to (height, width)."""
+        # A grid may reach beyond the image into padding, which the head must know; boxes are then shares of the image
+        # and not of the grid.
         padded = self.encoder.config.grid_multiple > 1
         encoded = self.query_head.encode(self.neck(features[None].contiguous()), image=clipped if padded else None)
         if head == "atss":
@@ -102,20 +96,28 @@ class CoDetr(nn.Module):
         size = clipped if padded else (features.shape[1] * CELL, features.shape[2] * CELL)
         return best_boxes(prediction, size, [clipped], self.config.queries, max_detections)[0]
 
+    def check_head(self, head: Head) -> Head:
+        """Return the head's name; raise if this model has no such head."""
+        if head not in get_args(Head):
+            raise InputError(f"head: '{head}' is not one of {', '.join(get_args(Head))}")
+        if head == "atss" and self.atss_head is None:
+            raise InputError("head: this model was saved without its ATSS head; use head='query'")
+        return head
+
     def loss(
         self,
-        frames: Sequence[Tensor],
+        canvases: Sequence[Tensor],
         tokens: Sequence[Tokens],
         targets: Sequence[Mapping[str, Tensor]],
         crops: Sequence[Crop] | None = None,
         queries: int | None = None,
         kinds: LossKinds = "all",
     ) -> dict[str, Tensor]:
-        """Every weighted loss by name; targets hold (N, 4) `boxes` x0 y0 x1 y1 in canvas px and (N,) `labels`.
+        """Return every weighted loss by name; targets hold (N, 4) corner `boxes` in canvas px and (N,) `labels`.
 
-        Where images are parts of frames, `crops` say which; boxes stay in the image's own pixels, and `queries` may
-        be fewer than a whole frame has. Where sizes differ, each size counts by its share of the images. With `kinds`
-        'auxiliary' the decoder is not run, which costs less.
+        `crops` says which part of a canvas each image is; its boxes are in pixels of the crop, and `queries` may be
+        fewer than for a whole canvas. If sizes differ, each size counts by its share of the images. With `kinds`
+        'auxiliary' the decoder does not run, which costs less.
         """
         device = self.encoder.embedding.table.device
         objects = [
@@ -123,22 +125,22 @@ class CoDetr(nn.Module):
             for target in targets
         ]
         total: dict[str, Tensor] = {}
-        maps = self.encoder(frames, tokens, crops=crops).maps
+        maps = self.encoder(canvases, tokens, crops=crops).maps
         for group in _by_size(maps, crops):
-            share = len(group.numbers) / len(frames)
+            share = len(group.numbers) / len(canvases)
             losses = group_losses(self, group, [objects[n] for n in group.numbers], queries, kinds)
             for name, value in losses.items():
                 total[name] = total.get(name, 0) + share * value
         return total
 
     def reached(self, kinds: LossKinds) -> list[nn.Parameter]:
-        """The parameters that losses of these kinds have a gradient for."""
+        """Return the parameters that losses of these kinds have a gradient for."""
         if kinds == "all":
             return list(self.parameters())
         return [p for name, p in self.named_parameters() if not _DECODING.match(name)]
 
     def parts(self) -> dict[str, int]:
-        """Parameters by part, the coarse tokens' fusion apart from the encoder."""
+        """Return the number of parameters by part, with the fusion of coarse tokens apart from the encoder."""
         counts = {name: sum(p.numel() for p in part.parameters()) for name, part in self.named_children()}
         fusion = self.encoder.embedding.fusion
         counts["fusion"] = 0 if fusion is None else sum(p.numel() for p in fusion.parameters())
@@ -149,7 +151,7 @@ class CoDetr(nn.Module):
 def _by_size(maps: Sequence[Tensor], crops: Sequence[Crop] | None = None) -> Iterator[SizeGroup]:
     """Stack (D, rows, columns) maps of equal size, in order of first appearance."""
     grids = [(features.shape[1], features.shape[2]) for features in maps]
-    crops = [whole_frame(grid) for grid in grids] if crops is None else crops
+    crops = [whole_canvas(grid) for grid in grids] if crops is None else crops
     numbers: dict[tuple[int, int], list[int]] = {}
     for number, grid in enumerate(grids):
         numbers.setdefault(grid, []).append(number)
@@ -161,3 +163,67 @@ def _by_size(maps: Sequence[Tensor], crops: Sequence[Crop] | None = None) -> Ite
             tuple((crops[n].grid[0] * CELL, crops[n].grid[1] * CELL) for n in members),
             tuple((crops[n].x, crops[n].y) for n in members),
         )
+
+
+def detection_flops(config: DetectorConfig, rows: int, columns: int, head: Head = "query") -> dict[str, int]:
+    """Return the FLOPs from a map of (rows, columns) cells to boxes by part, with the head that predicts."""
+    with torch.device("meta"):
+        neck = FeaturePyramid(config.encoder_config().dim, config.dim, config.strides)
+        query_head = QueryHead(config)
+        anchors = ATSSHead(config)
+    shapes = level_shapes(rows, columns, config.strides)
+    cells = sum(down * across for down, across in shapes)
+    shared = {
+        "neck": sum(_branch_flops(neck.get_submodule(name), rows, columns) for name, _ in neck.named_children()),
+        "cells": 2 * cells * _weights(query_head.transformer.encoder),
+    }
+    if head == "atss":
+        assert query_head.downsample is not None
+        # The head also reads the coarsest level at half its resolution, rounded up.
+        coarsest = -(-shapes[-1][0] // 2) * -(-shapes[-1][1] // 2)
+        kernels = _weights(anchors, dimensions=4)
+        halving = coarsest * _weights(query_head.downsample, dimensions=4)
+        return {**shared, "anchors": 2 * ((cells + coarsest) * kernels + halving)}
+    first_stage = [query_head.transformer.enc_output, query_head.cls_branches[-1], query_head.reg_branches[-1]]
+    return {
+        **shared,
+        "proposals": 2 * cells * sum(_weights(part) for part in first_stage),
+        "queries": _decoder_flops(query_head, cells, min(config.queries, cells)),
+    }
+
+
+def detector_parameters(config: DetectorConfig) -> dict[str, int]:
+    """Return the number of parameters by part, the fusion apart, without allocating any."""
+    with torch.device("meta"):
+        return CoDetr(config).parts()
+
+
+def _branch_flops(branch: nn.Module, rows: int, columns: int) -> int:
+    """Return the FLOPs of one branch of the pyramid."""
+    total = 0
+    for layer in branch.children():
+        if isinstance(layer, UpsampledConv):
+            # Counted as the released model runs it; our four kernels take 4/9 of that.
+            rows, columns = 2 * rows, 2 * columns
+        elif isinstance(layer, nn.MaxPool2d) or (isinstance(layer, nn.Conv2d) and layer.stride == (2, 2)):
+            rows, columns = -(-rows // 2), -(-columns // 2)
+        if isinstance(layer, nn.Conv2d):
+            total += 2 * rows * columns * layer.weight.numel()
+    return total
+
+
+def _decoder_flops(head: QueryHead, cells: int, queries: int) -> int:
+    """Return the FLOPs of all decoder layers: values per cell, the rest per query, the box branch run twice."""
+    decoder = head.transformer.decoder
+    on_cells = sum(_weights(layer.get_submodule("cross_attention.value_proj")) for layer in decoder.layers)
+    layers = len(decoder.layers)
+    branches = sum(_weights(part) for part in head.cls_branches[:layers])
+    branches += 2 * sum(_weights(part) for part in head.reg_branches[:layers])
+    on_queries = _weights(decoder.layers) - on_cells + layers * _weights(decoder.ref_point_head) + branches
+    attention = layers * 4 * queries**2 * head.config.dim
+    return 2 * cells * on_cells + 2 * queries * on_queries + attention
+
+
+def _weights(module: nn.Module, dimensions: int = 2) -> int:
+    """Count the entries of all weight matrices, or of kernels: one multiply-add each per vector or cell."""
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.ndim == dimensions)

@@ -1,4 +1,4 @@
-"""The neck: one dense map to a pyramid of maps."""
+"""The neck: one dense feature map to a pyramid of maps, and the norms and convolutions the heads share with it."""
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ _GROUPS = 32
 
 
 class ChannelNorm(nn.Module):
-    """LayerNorm over the channels of a map, at every place by itself."""
+    """LayerNorm over the channels of a map, separately at every cell."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -18,25 +18,25 @@ class ChannelNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, maps: Tensor) -> Tensor:
-        """(B, C, rows, columns) to the same."""
-        # The kernel normalises the last dimension; a channels-last view costs no copy.
+        """Map (B, C, rows, columns) to the same shape."""
+        # The kernel normalizes the last dimension; a channels-last view costs no copy.
         last = maps.permute(0, 2, 3, 1)
         return functional.layer_norm(last, last.shape[-1:], self.weight, self.bias, 1e-6).permute(0, 3, 1, 2)
 
 
 class GroupNorm(nn.GroupNorm):
-    """GroupNorm of 32 groups that also takes a map of one cell, which torch's module refuses; small frames end so."""
+    """GroupNorm of 32 groups that accepts maps of one cell, as small canvases have; torch's module refuses them."""
 
     def __init__(self, channels: int) -> None:
         super().__init__(_GROUPS, channels)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """(B, C, rows, columns) to the same."""
+        """Map (B, C, rows, columns) to the same shape."""
         return torch.group_norm(maps, self.num_groups, self.weight, self.bias, self.eps)
 
 
 class ConvNorm(nn.Module):
-    """A 3 x 3 convolution without bias, group norm, ReLU."""
+    """A 3 x 3 convolution without bias, GroupNorm and ReLU."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -44,19 +44,19 @@ class ConvNorm(nn.Module):
         self.gn = GroupNorm(channels)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """(B, C, rows, columns) to the same."""
+        """Map (B, C, rows, columns) to the same shape."""
         return functional.relu(self.gn(self.conv(maps)))
 
 
 class UpsampledConv(nn.Conv2d):
-    """A 3 x 3 convolution without bias of a map enlarged twice by its nearest cells.
+    """A 3 x 3 convolution without bias of a map upsampled by 2 with nearest neighbors.
 
-    Each of the four cells a cell becomes sees a 2 x 2 neighbourhood of the small map, three taps of the kernel falling
-    on two cells. So the small map is convolved once by four kernels, with 4/9 of the multiplications.
+    Each of the four cells a cell becomes reads a 2 x 2 neighborhood of the small map: three taps of the kernel fall on
+    two cells. The small map is therefore convolved once with four kernels, at 4/9 of the multiplications.
     """
 
     def forward(self, maps: Tensor) -> Tensor:
-        """(B, C, rows, columns) to (B, D, 2 rows, 2 columns)."""
+        """Map (B, C, rows, columns) to (B, D, 2 rows, 2 columns)."""
         rows, columns = maps.shape[2:]
         kernels = [part for half in _halves(self.weight, 2) for part in _halves(half, 3)]
         # (B, 4 D, rows + 1, columns + 1): the place (r, c) sees cells r - 1, r and c - 1, c
@@ -69,8 +69,8 @@ class UpsampledConv(nn.Conv2d):
         return four.flatten(4, 5).flatten(2, 3)
 
 
-class Pyramid(nn.Module):
-    """A branch `p2` to `p6` per stride 4 to 64."""
+class FeaturePyramid(nn.Module):
+    """The neck of the detector: one branch per stride, `p2` for stride 4 to `p6` for stride 64."""
 
     def __init__(self, channels: int, dim: int, strides: tuple[int, ...]) -> None:
         super().__init__()
@@ -79,17 +79,17 @@ class Pyramid(nn.Module):
         self.strides = strides
 
     def forward(self, features: Tensor) -> list[Tensor]:
-        """(B, C, rows, columns) to a (B, dim, rows_l, columns_l) map per stride, finest first."""
+        """Map (B, C, rows, columns) to one (B, dim, rows_l, columns_l) map per stride, finest first."""
         return [self.get_submodule(_name(stride))(features) for stride in self.strides]
 
 
 def level_shapes(rows: int, columns: int, strides: tuple[int, ...]) -> list[tuple[int, int]]:
-    """(rows_l, columns_l) of every level over a grid of 16-px cells; halving rounds up."""
+    """Return (rows_l, columns_l) of every level over a grid of 16-px cells; halving rounds up."""
     return [(-(-rows * CELL // stride), -(-columns * CELL // stride)) for stride in strides]
 
 
 def _halves(weight: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """A (D, C, kernel, kernel) weight whose three taps along `dim` fall on two cells, for the first and second half."""
+    """Fold the three taps of a (D, C, kernel, kernel) weight along `dim` onto two cells, for each half of a cell."""
     before, middle, after = weight.unbind(dim)
     return torch.stack([before, middle + after], dim=dim), torch.stack([before + middle, after], dim=dim)
 
@@ -99,12 +99,12 @@ def _name(stride: int) -> str:
 
 
 def _branch(channels: int, dim: int, stride: int) -> nn.Sequential:
-    """Resample to the stride, project to `dim`, then a 3 x 3 convolution; norms after each, GELU between."""
+    """Resample to the stride, project to `dim`, apply a 3 x 3 convolution; a norm after each, GELU between."""
     layers: list[nn.Module] = []
     width = channels
     for _ in range((CELL // stride).bit_length() - 1):
         enlarged = UpsampledConv(width, width // 2, 3, bias=False)
-        # Saved models number the layers of a branch, and enlarging was one of its own.
+        # Saved models number the layers of a branch, and upsampling used to be a layer of its own.
         layers += [nn.Identity(), enlarged, ChannelNorm(width // 2), nn.GELU()]
         width //= 2
     if stride > CELL:

@@ -1,7 +1,7 @@
-"""The query head: pyramid maps to a set of boxes, by an encoder over cells and a decoder over queries.
+"""The query head: feature pyramid to a set of boxes, by an encoder over cells and a decoder over queries.
 
-Two stages: every encoded cell proposes a box, the best become the decoder's first boxes. In training, noised ground
-truth and the positives of auxiliary heads are further groups of queries in the same decoder pass.
+Every encoded cell proposes a box, and the best become the decoder's first boxes. In training, noised ground truth and
+the positives of auxiliary heads are further groups of queries in the same decoder pass.
 """
 
 from collections.abc import Sequence
@@ -11,46 +11,48 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from vgtok.detect.boxes import inverse_sigmoid
-from vgtok.detect.config import DetectorConfig
-from vgtok.detect.deformable import (
-    FEEDBACK_ORDER,
-    QUERIES_AT_ONCE,
-    Padding,
-    Shapes,
-    View,
-    box_code,
-    cell_centres,
-    cell_codes,
-    padding_of,
-    whole,
-)
+from vgtok.detect.boxes import Prediction, clip, inverse_sigmoid, to_corners
+from vgtok.detect.config import MIN_SCORE, QUERY_IOU, DetectorConfig
 from vgtok.detect.losses import PRIOR, QueryGroups, SetPrediction
 from vgtok.detect.neck import GroupNorm
-from vgtok.detect.transformer import Decoder, Encoder
+from vgtok.detect.transformer import (
+    AUXILIARY_ORDER,
+    QUERIES_AT_ONCE,
+    CropView,
+    Decoder,
+    Encoder,
+    Padding,
+    Shapes,
+    box_code,
+    cell_centers,
+    cell_codes,
+    padding_of,
+    whole_view,
+)
+from vgtok.overlap import soft_nms
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """`memory` (B, S, D): encoded cells of all levels, of which `shapes` are the (rows, columns), `view` the place.
+    """Encoded cells of all levels: `memory` (B, S, D), `shapes` the (rows, columns) per level, `view` their place.
 
-    `padding` says how far the image goes where the maps reach beyond it; they then show all of it.
+    `padding` is set if the maps reach beyond the image; the maps then show a whole canvas.
     """
 
     memory: Tensor
     shapes: Shapes
-    view: View
+    view: CropView
     padding: Padding | None = None
 
     def maps(self) -> list[Tensor]:
-        """A (B, D, rows, columns) view per level."""
+        """Return a (B, D, rows, columns) view per level."""
         parts = torch.split(self.memory, [rows * columns for rows, columns in self.shapes], dim=1)
         # (B, rows * columns, D) to (B, D, rows, columns)
         return [torch.unflatten(p.transpose(1, 2), 2, shape) for p, shape in zip(parts, self.shapes, strict=True)]
 
 
 class QueryTransformer(nn.Module):
-    """The learned parts around encoder and decoder: level and query embeddings, the first stage's projection."""
+    """Encoder, decoder, and the learned parts around them: level and query embeddings, the first stage's projection."""
 
     def __init__(self, config: DetectorConfig) -> None:
         super().__init__()
@@ -65,16 +67,17 @@ class QueryTransformer(nn.Module):
         self.aux_pos_trans_norm = nn.ModuleDict({name: nn.LayerNorm(dim) for name in config.auxiliary})
         nn.init.normal_(self.level_embeds)
 
-    def feedback(self, head: str, boxes: Tensor) -> Tensor:
-        """(B, P, 4) positives of the auxiliary head of that name to (B, P, D) decoder queries."""
-        # Anchors may reach beyond the image; through logits and back, their codes do not.
-        code = box_code(inverse_sigmoid(boxes, eps=1e-5).sigmoid(), self.query_embed.embedding_dim // 2, FEEDBACK_ORDER)
+    def auxiliary_content(self, head: str, boxes: Tensor) -> Tensor:
+        """Return the (B, P, D) decoder queries of (B, P, 4) positives of an auxiliary head, by its name."""
+        # Anchors may reach beyond the image; their codes must not.
+        inside = inverse_sigmoid(boxes, eps=1e-5).sigmoid()
+        code = box_code(inside, self.query_embed.embedding_dim // 2, AUXILIARY_ORDER)
         query: Tensor = self.aux_pos_trans_norm[head](self.aux_pos_trans[head](code))
         return query
 
 
 class QueryHead(nn.Module):
-    """Classes and boxes of queries; a branch pair per decoder layer and one for the first stage."""
+    """Classes and boxes of queries; one pair of branches per decoder layer and one for the first stage."""
 
     def __init__(self, config: DetectorConfig) -> None:
         super().__init__()
@@ -89,16 +92,17 @@ class QueryHead(nn.Module):
             nn.init.constant_(cast(nn.Linear, branch).bias, PRIOR)
 
     def encode(
-        self, levels: Sequence[Tensor], view: View | None = None, image: tuple[int, int] | None = None
+        self, levels: Sequence[Tensor], view: CropView | None = None, image: tuple[int, int] | None = None
     ) -> Encoded:
-        """A (B, D, rows, columns) map per level, encoded; whole frames where no view says otherwise.
+        """Encode one (B, D, rows, columns) map per level.
 
-        Where maps reach beyond their `image` of (height, width) px, it says how far to read them.
+        `view` places crops on their canvases [default: whole canvases]. `image` (height, width) is given if the maps
+        may reach beyond the image.
         """
         shapes = [(level.shape[2], level.shape[3]) for level in levels]
         # (B, D, rows, columns) to (B, S, D)
         cells = torch.cat([level.flatten(2).transpose(1, 2) for level in levels], dim=1)
-        view = whole(cells) if view is None else view
+        view = whole_view(cells) if view is None else view
         stride = self.config.strides[0]
         padded = shapes[0][0] * stride, shapes[0][1] * stride
         padding = None if image is None else padding_of(image, padded, shapes, cells)
@@ -107,28 +111,28 @@ class QueryHead(nn.Module):
         codes = [
             code.to(cells.dtype) + level for code, level in zip(places, self.transformer.level_embeds, strict=True)
         ]
-        centres = cell_centres(shapes, cells)
+        centers = cell_centers(shapes, cells)
         if padding is None:
-            memory = self.transformer.encoder(cells, torch.cat(codes, dim=1), torch.cat(centres), shapes)
+            memory = self.transformer.encoder(cells, torch.cat(codes, dim=1), torch.cat(centers), shapes)
         else:
-            on_maps = padding.on_maps(torch.cat(padding.on_image(centres)))
+            on_maps = padding.on_maps(torch.cat(padding.on_image(centers)))
             memory = self.transformer.encoder(cells, torch.cat(codes, dim=1), on_maps, shapes, padding.beyond)
         return Encoded(memory, shapes, view, padding)
 
     def auxiliary_maps(self, encoded: Encoded) -> list[Tensor]:
-        """What auxiliary heads read: the (B, D, rows, columns) encoded levels and one coarser by half."""
+        """Return what auxiliary heads read: the (B, D, rows, columns) encoded levels and one of half the resolution."""
         assert self.downsample is not None
         maps = encoded.maps()
         return [*maps, self.downsample(maps[-1])]
 
     def propose(self, encoded: Encoded, queries: int | None = None) -> SetPrediction:
-        """The boxes of the best cells, as many as there are queries, or all where there are fewer cells."""
+        """Return the boxes of the best cells, one per query, or of all cells if there are fewer."""
         memory = encoded.memory
         first = _first_boxes(encoded).to(memory.dtype)
         inside = ((first > 0.01) & (first < 0.99)).all(dim=-1, keepdim=True)
         if encoded.padding is not None:
             inside = inside & ~encoded.padding.beyond[:, None]
-        # A first box that leaves the image has no finite logits; what it proposes lies in the far corner.
+        # A first box outside the image has no finite logits; its proposal ends in the far corner.
         start = torch.where(inside, inverse_sigmoid(first, eps=1e-6), torch.inf)
         logits, steps = [], []
         for cells, valid in zip(
@@ -143,7 +147,7 @@ class QueryHead(nn.Module):
         return SetPrediction(torch.take_along_dim(scores, best, dim=1), torch.take_along_dim(boxes, best, dim=1))
 
     def decode(self, encoded: Encoded, proposals: SetPrediction, groups: QueryGroups | None) -> list[SetPrediction]:
-        """One prediction per layer for the proposals, followed by the queries of `groups` in training."""
+        """Return one prediction per layer for the proposals, followed by the queries of `groups` in training."""
         # The first stage learns from its own loss alone.
         boxes = proposals.boxes.detach()
         query = self.transformer.query_embed.weight[self._ranks(boxes)].expand(len(boxes), -1, -1)
@@ -162,31 +166,60 @@ class QueryHead(nn.Module):
         ]
 
     def _ranks(self, boxes: Tensor) -> Tensor:
-        """(n,) ranks among all queries of n (B, n, 4) proposals, best first.
+        """Return the (n,) query of each of n (B, n, 4) proposals, best first.
 
-        Fewer proposals than queries, as a crop has, are spread over all ranks; in training by a new offset each time,
-        so that every rank learns.
+        If there are fewer proposals than queries, as in crops, they are spread over all queries; in training with a
+        random offset, so that every query is trained.
         """
         count, offset = boxes.shape[1], torch.rand(()) if self.training else torch.zeros(())
         ranks = (torch.arange(count) + offset) * (self.config.queries / count)
         return ranks.long().clamp(max=self.config.queries - 1).to(boxes.device)
 
 
+def best_boxes(
+    prediction: SetPrediction, size: tuple[int, int], clipped: Sequence[tuple[int, int]], count: int, most: int
+) -> list[Prediction]:
+    """Return (N, 4) corner boxes in pixels, (N,) scores and (N,) labels per image, at most `most`, best first.
+
+    Predicted boxes are shares of `size` (height, width) and are clipped to each image's own size in `clipped`. `count`
+    pairs of query and class enter suppression.
+    """
+    results = []
+    for logits, shares, image in zip(prediction.logits, prediction.boxes, clipped, strict=True):
+        boxes, scores, labels = candidates(logits, shares, size, count)
+        boxes = clip(boxes, image)
+        kept, values = soft_nms(boxes, scores, labels, QUERY_IOU, MIN_SCORE)
+        results.append((boxes[kept[:most]], values[:most], labels[kept[:most]]))
+    return results
+
+
+def candidates(logits: Tensor, shares: Tensor, size: tuple[int, int], count: int) -> Prediction:
+    """Return the best `count` pairs of query and class, of (Q, classes) logits and (Q, 4) boxes as shares of `size`.
+
+    Boxes are in pixels of that (height, width), not yet clipped.
+    """
+    scores = logits.float().sigmoid().flatten()
+    best = scores.topk(min(count, len(scores)))
+    query = torch.div(best.indices, logits.shape[1], rounding_mode="floor")
+    scale = shares.new_tensor([size[1], size[0], size[1], size[0]])
+    return (to_corners(shares[query]) * scale).float(), best.values, best.indices % logits.shape[1]
+
+
 def _first_boxes(encoded: Encoded) -> Tensor:
-    """(B, S, 4) boxes of all cells before the first stage moves them: twice as large on every level."""
+    """Return the (B, S, 4) initial boxes of all cells; each level's are twice as large as those of the level before."""
     boxes = []
-    points = cell_centres(encoded.shapes, encoded.view.shift)
+    points = cell_centers(encoded.shapes, encoded.view.shift)
     if encoded.padding is not None:
         points = encoded.padding.on_image(points)
-    for level, centres in enumerate(points):
-        placed = encoded.view.on_frame(centres)
+    for level, centers in enumerate(points):
+        placed = encoded.view.on_canvas(centers)
         boxes.append(torch.cat([placed, torch.full_like(placed, 0.05 * 2**level)], dim=-1))
     return torch.cat(boxes, dim=1)
 
 
 def _box_branch(dim: int) -> nn.Sequential:
     branch = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, dim), nn.ReLU(), last := nn.Linear(dim, 4))
-    # Boxes start where their references are.
+    # Initially boxes are their references.
     nn.init.zeros_(last.weight)
     nn.init.zeros_(last.bias)
     return branch

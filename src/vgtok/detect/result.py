@@ -1,4 +1,4 @@
-"""What a detector found in one image, in the caller's pixels, and the forms others want it in."""
+"""`Result`, the detections of one image in its own coordinates, with conversions to COCO, CSV and supervision."""
 
 import csv
 import io
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import write_bytes, write_text
 from vgtok.names import COCO, COCO_IDS
+from vgtok.tokenize.canvas import Canvas
+from vgtok.tokenize.images import read_image
 from vgtok.tokenize.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -21,14 +23,14 @@ if TYPE_CHECKING:
     from PIL import Image
 
 SHOWN_SCORE = 0.3
-"""Score from which a detection is drawn: far below it a detector lists everything it cannot rule out."""
+"""Default score from which detections are drawn; far below it most are false."""
 
 CSV_COLUMNS = ("name", "label", "score", "x0", "y0", "x1", "y1")
 
 
 @dataclass(frozen=True)
 class Timings:
-    """Milliseconds an image took; in a batch, its equal share of what the batch did together."""
+    """Milliseconds per image; in a batch, the time of the batch divided by its images."""
 
     tokenizer: float
     encoder: float
@@ -37,7 +39,7 @@ class Timings:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Detections of one image by falling score.
+    """Detections of one image, sorted by score, best first.
 
     `boxes` (K, 4) float64 x0 y0 x1 y1 in the pixels of `image` (H, W, 3), `scores` (K,) float32, `labels` (K,) int64
     into `class_names`; `names` spells the labels out.
@@ -51,16 +53,38 @@ class Result:
     timings: Timings
     image: NDArray[np.uint8]
 
+    @classmethod
+    def from_canvas(
+        cls,
+        detections: Sequence[NDArray[Any]],
+        canvas: Canvas,
+        *,
+        score_threshold: float,
+        class_names: tuple[str, ...],
+        tokens: Tokens,
+        timings: Timings,
+        image: NDArray[np.uint8],
+    ) -> "Result":
+        """Place (K, 4) corner boxes on the canvas, (K,) scores and (K,) labels in the image the canvas was made of.
+
+        Detections below the score threshold are dropped.
+        """
+        boxes, scores, labels = detections
+        placed = canvas.to_source(boxes)
+        # A box that lies in the padding alone has no area left after clipping.
+        kept = (scores >= score_threshold) & (placed[:, 2] > placed[:, 0]) & (placed[:, 3] > placed[:, 1])
+        return cls(placed[kept], scores[kept], labels[kept].astype(np.int64), class_names, tokens, timings, image)
+
     def __len__(self) -> int:
         return len(self.scores)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The class name of each detection, (K,)."""
+        """Class name of each detection, (K,)."""
         return tuple(self.class_names[label] for label in self.labels)
 
     def plot(self, *, score_threshold: float = SHOWN_SCORE, tokens: bool = False) -> "Image.Image":
-        """The image with detections of at least this score outlined, over its tokens where asked."""
+        """Draw the detections of at least this score on the image; with `tokens`, over its tokens."""
         from vgtok.show.overlay import draw_detections
 
         kept = self.scores >= score_threshold
@@ -68,7 +92,7 @@ class Result:
         return draw_detections(picture, self.image.shape[1], self.boxes[kept], self.labels[kept], self.class_names)
 
     def save(self, path: str | Path) -> None:
-        """Write the plot, a COCO results json or a CSV table, by the suffix of the file."""
+        """Write a COCO results file (.json), a table (.csv) or the plot (any picture format), by the suffix."""
         path = Path(path)
         if path.suffix.lower() == ".json":
             write_text(path, json.dumps(self.to_coco(path.stem)))
@@ -78,10 +102,10 @@ class Result:
             write_bytes(path, picture_bytes(self.plot(), path))
 
     def to_coco(self, image_id: int | str, category_ids: Sequence[int] | None = None) -> list[dict[str, Any]]:
-        """Rows of a COCO results file.
+        """Return the rows of a COCO results file.
 
-        Categories are given in label order; without them COCO's own classes have COCO's numbers and any other classes
-        count from 1.
+        `category_ids` are given in label order. By default COCO's own classes have COCO's ids, and any other classes
+        are numbered from 1.
         """
         if category_ids is None:
             category_ids = default_category_ids(self.class_names)
@@ -98,7 +122,7 @@ class Result:
         ]
 
     def to_csv(self) -> str:
-        """A table with a line per detection, corners in pixels."""
+        """Return a CSV table with one line per detection, corners in pixels."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(CSV_COLUMNS)
@@ -106,14 +130,14 @@ class Result:
         return text.getvalue()
 
     def csv_rows(self) -> list[tuple[str, ...]]:
-        """The cells of the table, in the order of CSV_COLUMNS."""
+        """Return the cells of the table, in the order of CSV_COLUMNS."""
         return [
             (csv_text(name), str(label), f"{score:.4f}", *(f"{value:.2f}" for value in box))
             for name, label, score, box in zip(self.names, self.labels, self.scores, self.boxes, strict=True)
         ]
 
     def to_supervision(self) -> "supervision.Detections":
-        """The detections as the supervision library has them, names under `data["class_name"]`."""
+        """Convert to `supervision.Detections`, with the names under `data["class_name"]`."""
         try:
             import supervision
         except ImportError:
@@ -126,18 +150,25 @@ class Result:
         )
 
 
+def read_images(images: Any, max_detections: int, value_range: tuple[float, float] | None) -> list[NDArray[np.uint8]]:
+    """Read the image, or the list of images, of a call to a detector as (H, W, 3) RGB; check the call's cap."""
+    if max_detections < 1:
+        raise InputError(f"max_detections: {max_detections} is not a number of detections, 1 or more")
+    return [read_image(image, value_range) for image in (images if isinstance(images, list | tuple) else [images])]
+
+
 def csv_text(text: str) -> str:
-    """Text for a cell of a table: what a spreadsheet would take for a formula is marked as text by an apostrophe."""
+    """Return text for a CSV cell; an apostrophe marks what a spreadsheet would read as a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def default_category_ids(class_names: tuple[str, ...]) -> Sequence[int]:
-    """The number of each class in COCO files: COCO's own where they are its classes, else from 1 in label order."""
+    """Return the category id of each class: COCO's own for COCO's classes, else from 1 in label order."""
     return COCO_IDS if class_names == COCO else range(1, len(class_names) + 1)
 
 
 def picture_bytes(picture: "Image.Image", path: Path) -> bytes:
-    """A picture encoded in the format a file's suffix names."""
+    """Encode a picture in the format of the path's suffix."""
     from PIL import Image
 
     kind = Image.registered_extensions().get(path.suffix.lower())

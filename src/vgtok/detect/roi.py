@@ -1,4 +1,7 @@
-"""The region heads: anchors, proposals, RoI pooling and the losses of both."""
+"""The region heads of training: anchors and assignment, the proposal head, RoI align and the RoI head.
+
+Feature maps and targets enter, losses and positives leave; neither head predicts.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,27 +11,28 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vgtok.detect.boxes import decode, encode, paired_iou
+from vgtok.detect.boxes import decode, encode
 from vgtok.detect.config import DetectorConfig
-from vgtok.detect.deformable import Shapes
 from vgtok.detect.losses import Targets
 from vgtok.detect.neck import ConvNorm
-from vgtok.detect.nms import nms, overlaps
+from vgtok.detect.transformer import Shapes
+from vgtok.overlap import iou, nms, paired_iou
 
 BACKGROUND = -1
 UNDECIDED = -2
-"""What an anchor answers for when it answers for no object: nothing, or it is left out of the loss."""
+"""Assignments of anchors without an object: background, or left out of the loss."""
 
 _ANCHORS_AT_ONCE = 8192
-"""Anchors compared with all objects at one time: their overlaps then stay in a processor's cache."""
+"""Anchors per chunk: their IoUs with all objects must fit into a cache."""
 
 
 def level_anchors(
     shapes: Shapes, strides: tuple[int, ...], scales: tuple[float, ...], ratios: tuple[float, ...], like: Tensor
 ) -> list[Tensor]:
-    """(rows * columns * ratios * scales, 4) corner boxes of every level, on the device of `like`.
+    """Return the (rows * columns * ratios * scales, 4) anchors of every level, on the device of `like`.
 
-    An anchor stands on its cell's first corner; a ratio is height over width at the same area, a scale is in strides.
+    Anchors are centered on the top left corner of their cell. A ratio is height over width at the same area; a scale is
+    in strides.
     """
     anchors = []
     for (rows, columns), stride in zip(shapes, strides, strict=True):
@@ -43,10 +47,10 @@ def level_anchors(
 
 
 def assign_by_overlap(boxes: Tensor, objects: Tensor, positive: float, negative: float, *, keep_best: bool) -> Tensor:
-    """(A,) object each of (A, 4) boxes answers for among (N, 4): its best one if it overlaps by `positive` or more.
+    """Return the (A,) object of each of (A, 4) boxes among (N, 4): the best one, if its IoU is at least `positive`.
 
-    Below `negative` a box is background, between the two undecided. With `keep_best`, an object whose best overlap is
-    at least `negative` also gets every box that reaches it.
+    Below `negative` a box is background, between the two undecided. With `keep_best`, an object whose best IoU is at
+    least `negative` also gets every box with that IoU.
     """
     owner = torch.full((len(boxes),), BACKGROUND, dtype=torch.long, device=boxes.device)
     if not len(objects) or not len(boxes):
@@ -54,7 +58,7 @@ def assign_by_overlap(boxes: Tensor, objects: Tensor, positive: float, negative:
     best_of_object = torch.zeros(len(objects), device=boxes.device)
     claims = []
     for start, (chunk, part) in zip(range(0, len(boxes), _ANCHORS_AT_ONCE), _chunks(boxes, owner), strict=True):
-        overlap = overlaps(chunk, objects)
+        overlap = iou(chunk, objects)
         best, index = overlap.max(dim=1)
         part[best >= negative] = UNDECIDED
         part[best >= positive] = index[best >= positive]
@@ -66,37 +70,37 @@ def assign_by_overlap(boxes: Tensor, objects: Tensor, positive: float, negative:
     if keep_best:
         box, thing, value = (torch.cat(column) for column in zip(*claims, strict=True))
         reached = value == best_of_object[thing]
-        # Where several objects claim a box, the last one has it.
+        # If several objects claim a box, the last one gets it.
         claimed = torch.full_like(owner, BACKGROUND).scatter_reduce(0, box[reached], thing[reached], "amax")
         owner = torch.where(claimed >= 0, claimed, owner)
     return owner
 
 
 def _chunks(boxes: Tensor, owner: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """(A, 4) boxes and views of their (A,) owners, some at a time."""
+    """Split (A, 4) boxes and views of their (A,) owners into chunks."""
     return zip(*(torch.split(part, _ANCHORS_AT_ONCE) for part in (boxes, owner)), strict=True)
 
 
 def sample(owner: Tensor, count: int, share: float) -> tuple[Tensor, Tensor]:
-    """Indices of positives and of background drawn from (A,) owners: `count` in all, at most `share` positive."""
+    """Draw indices of positives and of background from (A,) owners: `count` in total, at most `share` positive."""
     positives, negatives = (owner >= 0).nonzero().flatten(), (owner == BACKGROUND).nonzero().flatten()
     positives = _drawn(positives, int(count * share))
     return positives, _drawn(negatives, count - len(positives))
 
 
 def _drawn(indices: Tensor, count: int) -> Tensor:
-    """At most `count` of (n,) indices, at random."""
+    """Draw at most `count` of (n,) indices at random."""
     return indices[torch.randperm(len(indices), device=indices.device)[:count]]
 
 
 def roi_align(
     features: Tensor, rois: Tensor, output_size: tuple[int, int], scale: float, sampling: int | None = None
 ) -> Tensor:
-    """Read (R, 5) regions, image number and x0 y0 x1 y1 in pixels, from (B, C, H, W) maps: (R, C, oh, ow).
+    """Pool (R, 5) regions, image number and x0 y0 x1 y1 in pixels, from (B, C, H, W) maps to (R, C, oh, ow).
 
-    `scale` maps pixels to cells (one over the stride); the first cell's centre lies half a stride in. A bin is the mean
-    of `sampling` x `sampling` bilinear points, or of one point per cell it spans, rounded up, where none is given.
-    Gradients reach the features, not the regions.
+    `scale` maps pixels to cells (one over the stride); the first cell's center lies half a stride in. A bin is the mean
+    of `sampling` x `sampling` bilinear points, by default of one point per cell it spans, rounded up. Gradients reach
+    the features, not the regions.
     """
     channels, height, width = features.shape[1:]
     rows, columns = output_size
@@ -125,7 +129,7 @@ def roi_align(
         counts.append(torch.full((len(member) * rows * columns,), 4 * across * down, device=rois.device))
         order.append(member)
     sizes = torch.cat(counts)
-    # (R * oh * ow, C), regions in the order of the groups; then each back at its place
+    # (R * oh * ow, C), regions in the order of the groups, then in their own
     out = functional.embedding_bag(
         torch.cat(indices),
         table,
@@ -138,9 +142,9 @@ def roi_align(
 
 
 def _taps(corner: Tensor, side: Tensor, bins: int, points: int, cells: int) -> tuple[Tensor, Tensor]:
-    """Along one axis, the two cells each sample point of each bin reads and their weights: both (r, bins, 2 * points).
+    """Return the two cells each sample point reads along one axis and their weights, both (r, bins, 2 * points).
 
-    A point up to one cell beyond the map reads the edge; farther out it reads nothing.
+    A point up to one cell beyond the map reads the edge; farther out it reads zero.
     """
     step = side / (bins * points)
     offset = torch.arange(bins * points, device=corner.device) + 0.5
@@ -163,7 +167,7 @@ _PROPOSAL_OVERLAP = 0.7
 
 
 class RPNHead(nn.Module):
-    """One convolution, then a score and a box per anchor; strides are the pyramid's and one coarser."""
+    """The region proposal head: one convolution, then a score and a box per anchor of the pyramid and a coarser map."""
 
     def __init__(self, config: DetectorConfig) -> None:
         super().__init__()
@@ -179,7 +183,7 @@ class RPNHead(nn.Module):
             nn.init.constant_(cast(Tensor, layer.bias), 0.0)
 
     def forward(self, maps: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """A (B, D, rows, columns) map per stride to (B, A_l) logits and (B, A_l, 4) deltas of its anchors."""
+        """Map (B, D, rows, columns) per level to (B, A_l) logits and (B, A_l, 4) deltas of its anchors."""
         logits, deltas = [], []
         for level in maps:
             features = functional.relu(self.rpn_conv(level))
@@ -192,7 +196,7 @@ class RPNHead(nn.Module):
     def loss(
         self, maps: Sequence[Tensor], targets: Sequence[Targets], size: tuple[int, int]
     ) -> tuple[dict[str, Tensor], list[Tensor]]:
-        """Losses `class` and `l1` over B images, and the (P, 4) proposals of each, for an image of (height, width)."""
+        """Return the losses `class` and `l1` over B images of (height, width), and the (P, 4) proposals of each."""
         logits, deltas = self(maps)
         anchors = self._anchors(maps)
         flat_logits, flat_deltas, every = torch.cat(logits, dim=1), torch.cat(deltas, dim=1), torch.cat(anchors)
@@ -225,7 +229,7 @@ class RPNHead(nn.Module):
     def _proposals(
         self, logits: Sequence[Tensor], deltas: Sequence[Tensor], anchors: Sequence[Tensor], size: tuple[int, int]
     ) -> Tensor:
-        """(P, 4) best boxes of one image, from (A_l,) logits and (A_l, 4) deltas; levels do not suppress each other."""
+        """Return the (P, 4) best boxes of one image from (A_l,) logits and (A_l, 4) deltas; NMS runs per level."""
         boxes, scores, levels = [], [], []
         for number, (logit, delta, anchor) in enumerate(zip(logits, deltas, anchors, strict=True)):
             best = logit.topk(min(self.before, len(logit)))
@@ -233,7 +237,7 @@ class RPNHead(nn.Module):
             scores.append(best.values.float())
             levels.append(torch.full_like(best.indices, number))
         every = torch.cat(boxes)
-        # What lies wholly beyond the image was cut to nothing.
+        # Boxes outside the image have no area left after clipping.
         real = (every[:, 2:] > every[:, :2]).all(dim=1)
         every = every[real]
         return every[nms(every, torch.cat(scores)[real], torch.cat(levels)[real], _PROPOSAL_OVERLAP)[: self.after]]
@@ -241,7 +245,7 @@ class RPNHead(nn.Module):
 
 _SIDE = 7
 _FINEST = 56
-"""Regions up to twice this side are read from the finest map, then a level coarser with each doubling."""
+"""Regions up to twice this side are read from the finest level, then one level coarser with each doubling."""
 _CONVOLUTIONS = 4
 _ROI_STDS = (0.05, 0.05, 0.1, 0.1)
 _ROI_OVERLAP, _ROI_SHARE = 0.5, 0.25
@@ -250,9 +254,9 @@ _GIOU_WEIGHT = 10.0
 
 @dataclass(frozen=True)
 class Positives:
-    """Boxes of one image an auxiliary head answers for: `boxes` (P, 4), the `labels` (P,) and `goals` (P, 4) of each.
+    """Positives of an auxiliary head in one image: `boxes` (P, 4) with their `labels` (P,) and target `goals` (P, 4).
 
-    `negatives` (M, 4) are boxes it was shown that answer for nothing. All boxes are corners in pixels.
+    `negatives` (M, 4) are boxes assigned to background. All boxes are corners in pixels.
     """
 
     boxes: Tensor
@@ -261,7 +265,7 @@ class Positives:
     negatives: Tensor
 
     def moved(self, corner: Tensor) -> "Positives":
-        """The same boxes in a frame where the image lies at `corner` (4,): x, y, x, y."""
+        """Return the boxes on a canvas where the crop lies at `corner` (4,): x, y, x, y."""
         return Positives(self.boxes + corner, self.labels, self.goals + corner, self.negatives + corner)
 
 
@@ -281,7 +285,7 @@ class RoIHead(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, maps: Sequence[Tensor], regions: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, D, rows, columns) maps and (R, 5) regions, image first, to (R, classes + 1) logits, (R, 4) deltas."""
+        """Map (B, D, rows, columns) maps, (R, 5) regions, image first, to (R, classes + 1) logits, (R, 4) deltas."""
         features = self._aligned(maps, regions)
         for convolution in self.shared_convs:
             features = convolution(features)
@@ -291,7 +295,7 @@ class RoIHead(nn.Module):
         return self.fc_cls(vectors), self.fc_reg(vectors)
 
     def _aligned(self, maps: Sequence[Tensor], regions: Tensor) -> Tensor:
-        """(R, D, 7, 7): every region from the level that suits its size."""
+        """Pool every region from the level that fits its size: (R, D, 7, 7)."""
         side = (regions[:, 3:] - regions[:, 1:3]).clamp(min=0).prod(dim=1).sqrt()
         level = (side / _FINEST + 1e-6).log2().floor().clamp(0, len(self.strides) - 1)
         parts, order = [], []
@@ -300,16 +304,16 @@ class RoIHead(nn.Module):
             if len(chosen):
                 parts.append(roi_align(maps[number], regions[chosen], (_SIDE, _SIDE), 1 / stride))
                 order.append(chosen)
-        # Back to the regions' own order
+        # Back to the order of the regions
         return torch.cat(parts)[torch.cat(order).argsort()]
 
     def loss(
         self, maps: Sequence[Tensor], proposals: Sequence[Tensor], targets: Sequence[Targets]
     ) -> tuple[dict[str, Tensor], list[Positives]]:
-        """Losses `class` and `giou` over a sample of B images' (P, 4) proposals, and the positives of each image."""
+        """Return the losses `class` and `giou` over a sample of each image's (P, 4) proposals, and the positives."""
         regions, labels, goals, positives = [], [], [], []
         for image, (proposed, target) in enumerate(zip(proposals, targets, strict=True)):
-            # The objects themselves join: early on no proposal would overlap one.
+            # The objects themselves are proposals too: early in training no other proposal overlaps one.
             boxes = torch.cat([target.boxes, proposed])
             owner = assign_by_overlap(boxes, target.boxes, _ROI_OVERLAP, _ROI_OVERLAP, keep_best=False)
             found, empty = sample(owner, self.samples, _ROI_SHARE)

@@ -1,4 +1,7 @@
-"""Save a detector as a folder of configuration, weights and model card, and load it again."""
+"""Save a detector as a folder of config.json, safetensors weights and model card, and load it again.
+
+Folders are written whole or not at all; loading checks every tensor and the digest of the weights.
+"""
 
 import hashlib
 import json
@@ -11,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vgtok.defaults import DEFAULT_BUDGET
 from vgtok.detect.config import Auxiliary, DetectorConfig, Head
-from vgtok.detect.detector import DEFAULT_BUDGET, Detector
+from vgtok.detect.detector import Detector
 from vgtok.detect.model import CoDetr
 from vgtok.encode.loading import check_state, read_state
 from vgtok.errors import InputError
@@ -25,13 +29,13 @@ _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
 
 
 def model_card(document: Mapping[str, Any], name: str) -> str:
-    """Markdown with the hub's front matter for the config.json of a detector that loads by `name`."""
+    """Return the model card, Markdown with the hub's front matter, of a config.json; the model loads by `name`."""
     config = DetectorConfig.from_dict(document["config"])
     budget = document.get("budget", DEFAULT_BUDGET)
     sections = [
-        _front_matter(str(document["licence"])),
+        _front_matter(str(document["license"])),
         f"# {name.rpartition('/')[2]}",
-        f"A Co-DETR object detector that reads each frame at the token budget you name: {config.classes} classes, "
+        f"A Co-DETR object detector that reads each image at the token budget you choose: {config.classes} classes, "
         f"encoder {config.encoder}, packed 16, 32 and 64 px tokens.",
         "## Use it",
         "```sh\npip install 'vgtok[detect]'\n```",
@@ -45,13 +49,13 @@ def model_card(document: Mapping[str, Any], name: str) -> str:
     ]
     if document.get("evaluations"):
         sections += ["## What was measured", _table(document["evaluations"])]
-    sections += ["## Licence", str(document["licence"]) or "Not stated; ask whoever trained it before you rely on it."]
+    sections += ["## License", str(document["license"]) or "Not stated; ask whoever trained it before you rely on it."]
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(licence: str) -> str:
-    # The hub knows licences by identifier; a sentence is none, and stands at the end of the card.
-    known = licence.lower() if _IDENTIFIER.fullmatch(licence) else "other" if licence else "unknown"
+def _front_matter(license: str) -> str:
+    # The hub knows licenses by identifier; a sentence goes to the end of the card.
+    known = license.lower() if _IDENTIFIER.fullmatch(license) else "other" if license else "unknown"
     tags = "\n".join(f"- {tag}" for tag in _TAGS)
     lines = ["library_name: vgtok", "pipeline_tag: object-detection", f"license: {known}", f"tags:\n{tags}"]
     return "\n".join(["---", *lines, "---"])
@@ -70,14 +74,14 @@ def _properties(config: DetectorConfig, document: Mapping[str, Any]) -> dict[str
         "strides": ", ".join(map(str, config.strides)),
         "auxiliary heads": ", ".join(config.auxiliary) or "none, for inference only",
         "canvas": "the image's own size" if canvas == "native" else f"fits inside {canvas[0]} x {canvas[1]} px",
-        "pixels": f"{preprocessing['colour']}, mean {preprocessing['mean']}, std {preprocessing['std']}",
+        "pixels": f"{preprocessing['color']}, mean {preprocessing['mean']}, std {preprocessing['std']}",
         "retention table": "yes" if document.get("retention") else "no",
         "sha256 of the weights": document["weights"]["sha256"],
     }
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as Markdown, with every column any of them has."""
+    """Return rows as a Markdown table with the columns of all rows."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
     lines = [columns, ["---"] * len(columns), *([_cell(row.get(column, "")) for column in columns] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -97,10 +101,10 @@ CARD_FILE = "README.md"
 def save_detector(
     detector: Detector, folder: str | Path, *, auxiliary: tuple[Auxiliary, ...] | None = None, half: bool = False
 ) -> Path:
-    """Write a detector to a folder, whole or not at all; returns the file of its weights.
+    """Write a detector to a folder, whole or not at all; return the path of the weights.
 
-    `auxiliary` names the heads beside the query head to keep: all of the model's unless told otherwise, none for plain
-    inference. `half` stores fp16, for shipping; loading gives fp32 again.
+    `auxiliary` names the auxiliary heads to keep [default: all]; pass () for a model that only predicts. `half` stores
+    fp16; loading returns fp32.
     """
     folder = Path(folder)
     config = detector.model.config
@@ -110,7 +114,7 @@ def save_detector(
     config = replace(config, auxiliary=tuple(head for head in config.auxiliary if head in kept))
     state = _state_for(config, detector.model, half=half)
     with replacing(folder / CONFIG_FILE) as reserved, drafted(folder / "model") as draft:
-        # Reserving the names first makes the folder and proves that it can be written to.
+        # Reserving the names first creates the folder and checks that it is writable.
         weights = _write_weights(state, draft)
         reserved.write_text(json.dumps(_document(detector, config, weights), indent=1) + "\n", encoding="utf-8")
     for stale in folder.glob("model*.safetensors"):
@@ -122,7 +126,7 @@ def save_detector(
 def save_with_card(
     detector: Detector, folder: Path, name: str, *, auxiliary: tuple[Auxiliary, ...] | None = None, half: bool = False
 ) -> Path:
-    """`save_detector`, and a model card for a model called `name` unless the folder has one, which may be edited."""
+    """Run `save_detector` and write the card of a model called `name`; keep a card that is there, it may be edited."""
     weights = save_detector(detector, folder, auxiliary=auxiliary, half=half)
     if not (folder / CARD_FILE).exists():
         write_text(folder / CARD_FILE, model_card(read_config(folder), name))
@@ -130,7 +134,7 @@ def save_with_card(
 
 
 def load_detector(folder: str | Path) -> Detector:
-    """Read a folder `save_detector` wrote; every tensor must be there, fit, and be the one that was saved."""
+    """Load a folder written by `save_detector`; raise unless every tensor is present, fits and is what was saved."""
     folder = Path(folder)
     document = read_config(folder)
     origin = str(folder / CONFIG_FILE)
@@ -141,17 +145,17 @@ def load_detector(folder: str | Path) -> Detector:
         canvas: CanvasSize = tuple(sides) if isinstance(sides, list) else sides
         check_size(canvas)
         path, digest = folder / str(weights["file"]), weights["sha256"]
-        licence = str(document["licence"])
+        license = str(document["license"])
         evaluations = [dict(row) for row in document.get("evaluations", ())]
         head: Head = document.get("head", "query")
         budget = float(document["budget"]) if "budget" in document else _default_budget(config)
-        normalised = tuple(preprocessing["mean"]), tuple(preprocessing["std"])
+        normalized = tuple(preprocessing["mean"]), tuple(preprocessing["std"])
         encoder = config.encoder_config()
     except InputError as error:
         raise InputError(f"{origin}: damaged model configuration ({error})") from None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"{origin}: damaged model configuration ({error!r})") from None
-    if normalised != (encoder.mean, encoder.std):
+    if normalized != (encoder.mean, encoder.std):
         raise InputError(f"{origin}: mean and std differ from those of encoder '{config.encoder}'; save the model anew")
     if path.suffix != ".safetensors":
         raise InputError(
@@ -162,15 +166,15 @@ def load_detector(folder: str | Path) -> Detector:
     if file_digest(path) != digest:
         raise InputError(f"{path}: sha256 differs from the one in {CONFIG_FILE}; the file is damaged, copy it again")
     state = {name: _full(tensor) for name, tensor in read_state(path).items()}
-    # Known before anything is built: a slip of the file could ask for millions of layers.
+    # Checked before anything is built: a damaged file could ask for millions of layers.
     if max(config.encoder_layers, config.decoder_layers, encoder.depth) > len(state):
         raise InputError(f"{origin}: asks for more layers than the weights '{path.name}' have tensors")
     table = document.get("retention")
     return Detector(
-        filled(config, state, str(path)),
+        model_from_state(config, state, str(path)),
         canvas=canvas,
         table=None if table is None else RetentionTable.from_document(table, origin),
-        licence=licence,
+        license=license,
         evaluations=evaluations,
         head=head,
         budget=budget,
@@ -178,12 +182,12 @@ def load_detector(folder: str | Path) -> Detector:
 
 
 def _default_budget(config: DetectorConfig) -> float:
-    """The budget of a model saved before models named theirs: without a fusion none was trained on coarse tokens."""
+    """Return the budget of a model saved without one; models without fusion were never trained on coarse tokens."""
     return DEFAULT_BUDGET if config.encoder_config().fusion else 1.0
 
 
 def is_saved(folder: Path) -> bool:
-    """Whether a folder's config.json is that of a detector of this library."""
+    """Return whether a folder holds a detector saved by this library."""
     try:
         return bool(read_json(folder / CONFIG_FILE).get("format") == FORMAT)
     except (InputError, AttributeError):
@@ -191,7 +195,7 @@ def is_saved(folder: Path) -> bool:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The config.json of a saved detector."""
+    """Read the config.json of a saved detector, keys of earlier releases under their present names."""
     path = folder / CONFIG_FILE
     if not is_there(path):
         raise InputError(f"{folder}: not a saved model, which has a {CONFIG_FILE}")
@@ -200,12 +204,20 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not the configuration of a vgtok detector")
     if document.get("version") != FORMAT_VERSION:
         raise InputError(f"{path}: model of version {document.get('version')}; this release reads {FORMAT_VERSION}")
+    _rename(document, "licence", "license")
+    _rename(document.get("preprocessing"), "colour", "color")
     return document
 
 
-def filled(config: DetectorConfig, state: Mapping[str, Tensor], origin: str) -> CoDetr:
-    """A model made of exactly these tensors; `origin` is what errors call them."""
-    # On the meta device nothing is initialised only to be overwritten.
+def _rename(values: Any, old: str, new: str) -> None:
+    """Rename a key written by an earlier release."""
+    if isinstance(values, dict) and old in values:
+        values.setdefault(new, values.pop(old))
+
+
+def model_from_state(config: DetectorConfig, state: Mapping[str, Tensor], origin: str) -> CoDetr:
+    """Build a model of exactly these tensors; errors call them `origin`."""
+    # The meta device skips an initialization that would be overwritten.
     try:
         with torch.device("meta"):
             model = CoDetr(config)
@@ -217,13 +229,13 @@ def filled(config: DetectorConfig, state: Mapping[str, Tensor], origin: str) -> 
 
 
 def file_digest(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal."""
+    """Return the sha256 of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _state_for(config: DetectorConfig, model: CoDetr, *, half: bool) -> dict[str, Tensor]:
-    """The model's tensors that a model of `config` has, on the host."""
+    """Return the tensors of the model that a model of `config` has, on the CPU."""
     with torch.device("meta"):
         wanted = CoDetr(config).state_dict().keys()
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items() if name in wanted}
@@ -244,12 +256,12 @@ def _full(tensor: Tensor) -> Tensor:
 
 
 def _write_weights(state: dict[str, Tensor], draft: Path) -> Path:
-    """Write the tensors to `draft`, then give the file the name its content has."""
+    """Write the tensors to `draft` and name the file by its digest."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     try:
-        # Written as a private file; a model is as readable as the folder it lies in says.
+        # safetensors writes a private file; restore the permissions the folder gives.
         permissions = draft.stat().st_mode
         save_file(state, draft, metadata={"format": "pt"})
         draft.chmod(permissions)
@@ -268,13 +280,13 @@ def _document(detector: Detector, config: DetectorConfig, weights: Path) -> dict
         "config": config.to_dict(),
         "preprocessing": {
             "canvas": canvas if canvas == "native" else list(canvas),
-            "colour": "RGB",
+            "color": "RGB",
             "mean": list(encoder.mean),
             "std": list(encoder.std),
         },
         "retention": None if detector.table is None else detector.table.to_document(),
-        "licence": detector.licence,
-        # Without its own head a model predicts by the one that is always there.
+        "license": detector.license,
+        # Without its auxiliary head a model predicts by the query head.
         "head": detector.head if detector.head in config.auxiliary else "query",
         "budget": detector.budget,
         "evaluations": [dict(row) for row in detector.evaluations],

@@ -1,4 +1,7 @@
-"""One training pass over images of one size: auxiliary heads first, then one decoder pass for all queries."""
+"""One training pass over images of one size: auxiliary heads first, then one decoder pass for all queries.
+
+Feature maps and targets enter, weighted losses by name leave.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor, nn
 
-from vgtok.detect.boxes import inverse_sigmoid, to_centres
+from vgtok.detect.boxes import inverse_sigmoid, to_centers
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.losses import (
     PADDING,
@@ -32,16 +35,16 @@ if TYPE_CHECKING:
 def denoising_queries(
     targets: Sequence[Targets], embedding: nn.Embedding, config: DetectorConfig, sizes: Sizes
 ) -> QueryPart | None:
-    """Groups of noised copies of B images' objects; None where no image has any.
+    """Return groups of noised copies of B images' objects, or None if there are no objects.
 
-    A group holds a near and a far copy of each object, so there are about twice `config.denoising` queries.
+    A group holds a near and a far copy of each object, so there are about 2 x `config.denoising` queries.
     """
     most = max(len(target.labels) for target in targets)
     if most == 0:
         return None
     groups = max(1, config.denoising // most)
     device = embedding.weight.device
-    # (B, most): the batch's objects, filled up
+    # (B, most): the objects of the batch, padded
     labels = torch.full((len(targets), most), PADDING, dtype=torch.long, device=device)
     boxes = torch.zeros(len(targets), most, 4, device=device)
     for image, target in enumerate(targets):
@@ -58,31 +61,31 @@ def denoising_queries(
 
 
 def _noised_labels(labels: Tensor, config: DetectorConfig) -> Tensor:
-    """(B, n) labels, a share of them drawn anew: half the label noise, as some draws hit the truth."""
+    """Redraw a random share of (B, n) labels: half the label noise, as in the released model."""
     drawn = torch.randint_like(labels, config.classes)
     changed = torch.rand(labels.shape, device=labels.device) < config.label_noise * 0.5
     return torch.where(changed, drawn, labels).clamp(min=0)
 
 
 def _noised_boxes(boxes: Tensor, far: Tensor, noise: float) -> Tensor:
-    """(B, n, 4) corner boxes as shares, each side moved by up to `noise` half sides, twice as much where `far` (n,)."""
+    """Move each side of (B, n, 4) corner boxes by up to `noise` half sides, twice as much where `far` (n,)."""
     half = (boxes[..., 2:] - boxes[..., :2]).repeat(1, 1, 2) / 2
     amount = torch.rand_like(boxes) + far[:, None]
     sign = torch.randint_like(boxes, 2) * 2 - 1
     moved = (boxes + sign * amount * half * noise).clamp(0, 1)
-    return inverse_sigmoid(to_centres(moved)).sigmoid()
+    return inverse_sigmoid(to_centers(moved)).sigmoid()
 
 
 _LEAST = 9
-"""Queries an image has at least: where it has fewer positives, negatives fill the places and should find nothing."""
+"""Least number of queries per image and head: negatives fill up missing positives, with background as target."""
 
 
-def feedback_queries(
+def auxiliary_queries(
     head: str, found: Sequence[Positives], transformer: QueryTransformer, config: DetectorConfig, sizes: Sizes
 ) -> QueryPart | None:
-    """What one head answers for in B images, at most `config.positives` each; None if nothing.
+    """Return the positives of one auxiliary head in B images as queries, at most `config.positives` each, or None.
 
-    Every image gets as many queries as the one with most positives, filled up with negatives as far as it has any.
+    Every image gets as many queries as the one with most positives; negatives fill up the others as far as they go.
     """
     longest = max(_LEAST, min(config.positives, max(len(image.labels) for image in found)))
     device = found[0].boxes.device
@@ -100,29 +103,29 @@ def feedback_queries(
             boxes[number, filled] = image.negatives[filling]
     if (labels == PADDING).all():
         return None
-    # Not cut to the image: an anchor's centre and size tell more than what is left of it inside.
-    shares = to_centres(boxes / pixels_per_share(sizes, boxes))
+    # Not clipped to the image: the center and size of an anchor say more than its part inside.
+    shares = to_centers(boxes / pixels_per_share(sizes, boxes))
     group = torch.zeros(longest, dtype=torch.long, device=device)
-    content = transformer.feedback(head, shares)
+    content = transformer.auxiliary_content(head, shares)
     return QueryPart(content, shares, group, sees_proposals=False, assigned=Assigned(labels, goals))
 
 
 LossKinds = Literal["all", "auxiliary"]
-"""Which losses are taken: those of every head, or of the auxiliary heads alone."""
+"""The losses to compute: of all heads, or of the auxiliary heads alone."""
 
 
 def group_losses(
     model: CoDetr, group: SizeGroup, targets: Sequence[Targets], queries: int | None, kinds: LossKinds
 ) -> dict[str, Tensor]:
-    """Weighted losses by name, `part/kind` or `part/layer/kind`, of b images; at most `queries` proposals are read.
+    """Return the weighted losses of b images by name, `part/kind` or `part/layer/kind`, with at most `queries` queries.
 
-    Auxiliary heads work in pixels of the map. Queries are shares of the frame, so their targets move there.
+    Auxiliary heads work in pixels of the crop. Queries are shares of the canvas, so their targets are moved there.
     """
     encoded = model.query_head.encode(model.neck(group.features), group.view)
     losses, positives = _auxiliary_losses(model, encoded, targets, group.size)
     if kinds == "auxiliary":
         return losses
-    sizes = group.frames
+    sizes = group.canvases
     corners = [group.features.new_tensor([x, y, x, y], dtype=torch.float32) for x, y in group.corners]
     targets = [Targets(t.boxes + corner, t.labels) for t, corner in zip(targets, corners, strict=True)]
     positives = {
@@ -148,7 +151,7 @@ def group_losses(
 def _auxiliary_losses(
     model: CoDetr, encoded: Encoded, targets: Sequence[Targets], size: tuple[int, int]
 ) -> tuple[dict[str, Tensor], dict[str, list[Positives]]]:
-    """Losses of the auxiliary heads the model has, and the positives of each by name."""
+    """Return the losses of the model's auxiliary heads, and the positives of each head by name."""
     losses: dict[str, Tensor] = {}
     positives: dict[str, list[Positives]] = {}
     if not model.config.auxiliary:
@@ -168,12 +171,12 @@ def _auxiliary_losses(
 def _query_groups(
     model: CoDetr, positives: dict[str, list[Positives]], targets: Sequence[Targets], sizes: Sizes
 ) -> QueryGroups | None:
-    """Noised ground truth and the positives of the auxiliary heads; None where the images hold no object."""
+    """Return noised ground truth and the positives of the auxiliary heads, or None if there are no objects."""
     head, config = model.query_head, model.config
     parts: dict[str, QueryPart | None] = {
         "denoising": denoising_queries(targets, head.label_embedding, config, sizes),
         **{
-            f"{name}-queries": feedback_queries(name, found, head.transformer, config, sizes)
+            f"{name}-queries": auxiliary_queries(name, found, head.transformer, config, sizes)
             for name, found in positives.items()
         },
     }

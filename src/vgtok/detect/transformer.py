@@ -1,21 +1,262 @@
-"""Encoder and decoder layers of the query head: deformable attention among cells, and of queries over cells.
+"""The transformer of the query head: deformable attention, encoder and decoder layers, and positions on the maps.
 
-Post-norm throughout, no dropout. The decoder refines a box per query from layer to layer and hands out both what the
-next layer reads (detached) and what losses read (not detached): a layer is then trained through the one after it.
+Post-norm throughout, no dropout. The decoder refines one box per query from layer to layer. It returns both what the
+next layer reads (detached) and what the losses read (not detached), so a layer is also trained through the next one.
 """
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from vgtok.detect.boxes import inverse_sigmoid
 from vgtok.detect.config import DetectorConfig
-from vgtok.detect.deformable import DECODER_ORDER, QUERIES_AT_ONCE, DeformableAttention, Padding, Shapes, View, box_code
+
+
+@dataclass(frozen=True)
+class CropView:
+    """Where the maps of B crops lie on their canvases: share of the canvas = `shift` + `scale` * share of the map.
+
+    `shift` and `scale` are (B, 1, 2), x before y. For whole canvases they are (1, 1, 2), zero and one.
+    """
+
+    shift: Tensor
+    scale: Tensor
+
+    def on_canvas(self, points: Tensor) -> Tensor:
+        """Convert (S, 2) shares of the map to (B, S, 2) shares of the canvases."""
+        return self.shift + self.scale * points
+
+    def on_map(self, boxes: Tensor) -> Tensor:
+        """Convert (B, Q, 4) boxes, center and size as shares of the canvases, to shares of the map."""
+        return torch.cat([(boxes[..., :2] - self.shift) / self.scale, boxes[..., 2:] / self.scale], dim=-1)
+
+
+def whole_view(like: Tensor) -> CropView:
+    """Return the view of maps of whole canvases, on the device of `like`."""
+    return CropView(torch.zeros(1, 1, 2, device=like.device), torch.ones(1, 1, 2, device=like.device))
+
+
+def crop_view(
+    corners: Sequence[tuple[int, int]], size: tuple[int, int], canvases: Sequence[tuple[int, int]], like: Tensor
+) -> CropView:
+    """Return the view of B crops of (height, width) px, each at its (x, y) on a canvas of its own (height, width)."""
+    # (B, 1, 2), width before height
+    extent = torch.tensor(canvases, device=like.device, dtype=torch.float32).flip(1)[:, None]
+    shift = torch.tensor(corners, device=like.device, dtype=torch.float32)[:, None] / extent
+    return CropView(shift, torch.tensor([size[1], size[0]], device=like.device) / extent)
+
+
+QUERIES_AT_ONCE = 16384
+"""Queries per chunk: their sampled points take 0.3 GB in the largest model."""
+
+Shapes = Sequence[tuple[int, int]]
+"""(rows, columns) of every level."""
+
+
+class DeformableAttention(nn.Module):
+    """Attention over `points` sampled points per head and level; the query alone gives offsets and weights."""
+
+    def __init__(self, dim: int, heads: int, levels: int, points: int) -> None:
+        super().__init__()
+        self.heads, self.levels, self.points = heads, levels, points
+        self.sampling_offsets = nn.Linear(dim, heads * levels * points * 2)
+        self.attention_weights = nn.Linear(dim, heads * levels * points)
+        self.value_proj = nn.Linear(dim, dim)
+        self.output_proj = nn.Linear(dim, dim)
+        self._initialize()
+
+    def _initialize(self) -> None:
+        """Start each head in a direction of its own, each point one cell further out, with equal weights."""
+        for linear in (self.sampling_offsets, self.attention_weights):
+            nn.init.zeros_(linear.weight)
+            nn.init.zeros_(linear.bias)
+        for linear in (self.value_proj, self.output_proj):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+        angle = torch.arange(self.heads) * (2 * math.pi / self.heads)
+        direction = torch.stack([angle.cos(), angle.sin()], dim=-1)
+        # (heads, 2) on the unit square's border, spread to (heads, levels, points, 2)
+        direction = direction / direction.abs().amax(dim=-1, keepdim=True)
+        steps = torch.arange(1, self.points + 1)[:, None]
+        offsets = (direction[:, None, None] * steps).expand(-1, self.levels, -1, -1)
+        with torch.no_grad():
+            self.sampling_offsets.bias.copy_(offsets.flatten())
+
+    def forward(
+        self, query: Tensor, reference: Tensor, memory: Tensor, shapes: Shapes, beyond: Tensor | None = None
+    ) -> Tensor:
+        """Return (B, Q, D): what (B, Q, D) queries read from the (B, S, D) cells of all levels around their references.
+
+        A reference is a point (B, Q, 2) or a box (B, Q, 4), center and size, as a share of the map; if it differs
+        between levels, (B, Q, levels, 2 or 4). Offsets are in cells around a point, and in half sides around a box.
+        Cells `beyond` (S,) the image read as zero.
+        """
+        value = self.value_proj(memory)
+        if beyond is not None:
+            value = value.masked_fill(beyond[:, None], 0.0)
+        # (B, S, D) to (B * heads, D / heads, S), cut into levels
+        value = torch.unflatten(value, 2, (self.heads, -1)).permute(0, 2, 3, 1).flatten(0, 1)
+        cells = [rows * columns for rows, columns in shapes]
+        maps = [
+            torch.unflatten(part, 2, shape)
+            for part, shape in zip(torch.split(value, cells, dim=2), shapes, strict=True)
+        ]
+        chunks = zip(*(torch.split(part, QUERIES_AT_ONCE, dim=1) for part in (query, reference)), strict=True)
+        return torch.cat([self._read(maps, *chunk) for chunk in chunks], dim=1)
+
+    def _read(self, maps: Sequence[Tensor], query: Tensor, reference: Tensor) -> Tensor:
+        """Return (B, q, D) for one chunk of (B, q, D) queries and (B * heads, D / heads, rows, columns) maps."""
+        grid = (self.heads, self.levels, self.points)
+        weights = torch.unflatten(self.attention_weights(query), 2, (self.heads, -1)).softmax(dim=-1)
+        weights = torch.unflatten(weights, 3, grid[1:])
+        offsets = torch.unflatten(self.sampling_offsets(query), 2, (*grid, 2))
+        if reference.ndim == 3:
+            reference = reference[:, :, None]
+        # (B, q, 1, 1 or levels, 1, 2 or 4): the same for every head and point
+        reference = reference[:, :, None, :, None]
+        center = reference[..., :2]
+        if reference.shape[-1] == 2:
+            columns_rows = [[grid.shape[3], grid.shape[2]] for grid in maps]
+            places = center + offsets / offsets.new_tensor(columns_rows)[:, None]
+        else:
+            places = center + offsets / self.points * reference[..., 2:] * 0.5
+        out: Tensor = self.output_proj(sample(maps, places, weights))
+        return out
+
+
+def sample(maps: Sequence[Tensor], places: Tensor, weights: Tensor) -> Tensor:
+    """Return the (B, q, D) weighted sums of bilinear samples of (B * heads, D / heads, rows, columns) maps.
+
+    `places` (B, q, heads, levels, points, 2) are x, y as shares of the image, `weights` (B, q, heads, levels, points).
+    Outside a map the samples are zero.
+    """
+    batch, queries, heads = weights.shape[:3]
+    # Queries last: sums over points then run along memory. (levels, B * heads, points, q, 2) and (..., points, q)
+    grids = (2 * places - 1).permute(3, 0, 2, 4, 1, 5).flatten(1, 2)
+    shares = weights.permute(3, 0, 2, 4, 1).flatten(1, 2)
+    total = maps[0].new_zeros(batch * heads, maps[0].shape[1], queries)
+    for level, grid, share in zip(maps, grids, shares, strict=True):
+        # (B * heads, D / heads, points, q)
+        read = functional.grid_sample(level, grid, align_corners=False)
+        total = total + (read * share[:, None]).sum(dim=2)
+    # (B * heads, D / heads, q) to (B, q, D)
+    return torch.unflatten(total, 0, (batch, heads)).flatten(1, 2).transpose(1, 2)
+
+
+def sine_code(values: Tensor, features: int, temperature: float) -> Tensor:
+    """Encode (...,) shares of the image as (..., features): alternating sine and cosine, at decreasing frequencies."""
+    pairs = torch.arange(features // 2, device=values.device, dtype=values.dtype)
+    angles = values[..., None] * (2 * math.pi) / temperature ** (2 * pairs / features)
+    # (..., features / 2, 2), sine first in every pair
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
+
+
+def box_code(boxes: Tensor, features: int, order: tuple[int, int, int, int]) -> Tensor:
+    """Encode (..., 4) boxes, center and size, as (..., 4 * features): the coordinates' codes in the given order."""
+    return sine_code(boxes[..., list(order)], features, 10000.0).flatten(-2)
+
+
+DECODER_ORDER = (1, 0, 2, 3)
+"""The decoder encodes y before x."""
+
+AUXILIARY_ORDER = (0, 1, 2, 3)
+"""Positives of auxiliary heads are encoded x before y."""
+
+
+def cell_codes(shapes: Shapes, features: int, view: CropView) -> list[Tensor]:
+    """Return (B, rows * columns, 2 * features) per level: row code, then column code, counted from one."""
+    codes = []
+    for rows, columns in shapes:
+        # Ends of the cells as shares of the map, (n, 2), then of the canvas, (B, n)
+        down, right = (
+            view.on_canvas((torch.arange(1, n + 1, device=view.shift.device) / n)[:, None].expand(-1, 2))[..., axis]
+            for n, axis in ((rows, 1), (columns, 0))
+        )
+        row_code = sine_code(down, features, 20.0)[:, :, None].expand(-1, -1, columns, -1)
+        column_code = sine_code(right, features, 20.0)[:, None].expand(-1, rows, -1, -1)
+        codes.append(torch.cat([row_code, column_code], dim=-1).flatten(1, 2))
+    return codes
+
+
+def cell_centers(shapes: Shapes, like: Tensor) -> list[Tensor]:
+    """Return the (rows * columns, 2) x, y of each level's cell centers as shares of the image."""
+    centers = []
+    for rows, columns in shapes:
+        y, x = ((torch.arange(n, device=like.device, dtype=like.dtype) + 0.5) / n for n in (rows, columns))
+        centers.append(torch.cartesian_prod(y, x).flip(-1))
+    return centers
+
+
+@dataclass(frozen=True)
+class Padding:
+    """How far the image reaches on padded maps.
+
+    `sizes` are the (rows, columns) of each level inside the image, `filled` (levels, 2) their share of the map, x
+    before y. `beyond` (S,) is true for the cells of all levels outside the image.
+    """
+
+    sizes: tuple[tuple[int, int], ...]
+    filled: Tensor
+    beyond: Tensor
+
+    def on_image(self, points: Sequence[Tensor]) -> list[Tensor]:
+        """Convert (n, 2) shares of each level's map to shares of the image."""
+        return [part / share for part, share in zip(points, self.filled, strict=True)]
+
+    def on_maps(self, places: Tensor) -> Tensor:
+        """Convert (..., 2) points or (..., 4) boxes from shares of the image to (..., levels, 2 or 4) of maps."""
+        return places[..., None, :] * self.filled.repeat(1, places.shape[-1] // 2)
+
+    def codes(self, shapes: Shapes, features: int) -> list[Tensor]:
+        """Return (1, rows * columns, 2 * features) per level, rows and columns counted up to the end of the image.
+
+        As in the released model, a row beyond the image has the code of the last row, but every cell of a column beyond
+        it has that of row 0.
+        """
+        codes = []
+        for (rows, columns), (high, wide) in zip(shapes, self.sizes, strict=True):
+            down, right = (
+                (torch.arange(1, n + 1, device=self.beyond.device) / real).clamp(max=1)
+                for n, real in ((rows, high), (columns, wide))
+            )
+            inside = torch.arange(columns, device=down.device) < wide, torch.arange(rows, device=down.device) < high
+            # (rows, columns) shares, zero where the other axis is beyond the image
+            by_row, by_column = down[:, None] * inside[0], right * inside[1][:, None]
+            codes.append(torch.cat([sine_code(part, features, 20.0) for part in (by_row, by_column)], dim=-1))
+        return [code.flatten(0, 1)[None] for code in codes]
+
+
+def padding_of(image: tuple[int, int], padded: tuple[int, int], shapes: Shapes, like: Tensor) -> Padding | None:
+    """Return the padding of levels over an `image` of (height, width) px padded to `padded`; None if it needs none.
+
+    A cell is inside the image if the pixel at its top left corner is.
+    """
+    if image == padded:
+        return None
+    sizes = tuple(
+        (_cells_inside(rows, padded[0], image[0]), _cells_inside(columns, padded[1], image[1]))
+        for rows, columns in shapes
+    )
+    filled = [(wide / columns, high / rows) for (rows, columns), (high, wide) in zip(shapes, sizes, strict=True)]
+    beyond = []
+    for (rows, columns), (high, wide) in zip(shapes, sizes, strict=True):
+        mask = torch.ones(rows, columns, dtype=torch.bool, device=like.device)
+        mask[:high, :wide] = False
+        beyond.append(mask.flatten())
+    return Padding(sizes, torch.tensor(filled, device=like.device, dtype=like.dtype), torch.cat(beyond))
+
+
+def _cells_inside(cells: int, padded: int, real: int) -> int:
+    """Return how many of the cells that divide `padded` px start within the first `real` px."""
+    return sum(place * padded // cells < real for place in range(cells))
 
 
 class EncoderLayer(nn.Module):
-    """Cells read cells of every level, then pass through an MLP."""
+    """Deformable attention among the cells of all levels, then an MLP."""
 
     def __init__(self, config: DetectorConfig) -> None:
         super().__init__()
@@ -24,18 +265,18 @@ class EncoderLayer(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(config.dim) for _ in range(2))
 
     def forward(
-        self, cells: Tensor, codes: Tensor, centres: Tensor, shapes: Shapes, beyond: Tensor | None = None
+        self, cells: Tensor, codes: Tensor, centers: Tensor, shapes: Shapes, beyond: Tensor | None = None
     ) -> Tensor:
-        """(B, S, D) cells with (1 or B, S, D) codes at (S, 2) or (S, levels, 2) centres to (B, S, D)."""
-        reference = centres.expand(len(cells), *centres.shape)
+        """Map (B, S, D) cells with (1 or B, S, D) codes at (S, 2) or (S, levels, 2) centers to (B, S, D)."""
+        reference = centers.expand(len(cells), *centers.shape)
         cells = self.norms[0](cells + self.attention(cells + codes, reference, cells, shapes, beyond))
-        # In chunks: the hidden layer of 196,416 cells would be the largest tensor of all.
+        # In chunks: the hidden layer of 196,416 cells would be the largest tensor of the model.
         chunks = [self.norms[1](chunk + self.ffn(chunk)) for chunk in torch.split(cells, QUERIES_AT_ONCE, dim=1)]
         return torch.cat(chunks, dim=1)
 
 
 class DecoderLayer(nn.Module):
-    """Queries attend to each other, read cells around their boxes, then pass through an MLP."""
+    """Self-attention among queries, deformable attention to the cells around their boxes, then an MLP."""
 
     def __init__(self, config: DetectorConfig) -> None:
         super().__init__()
@@ -54,10 +295,10 @@ class DecoderLayer(nn.Module):
         hidden: Tensor | None,
         beyond: Tensor | None = None,
     ) -> Tensor:
-        """(B, Q, D) queries with (B, Q, D) codes read (B, S, D) memory around their boxes on the map: (B, Q, D).
+        """Return (B, Q, D): (B, Q, D) queries with (B, Q, D) codes after reading (B, S, D) memory around their boxes.
 
-        Boxes are (B, Q, 4), or (B, Q, levels, 4). `hidden` is (B, Q, Q), true where a query (row) must not see another
-        (column), `beyond` (S,) true for cells outside the image.
+        Boxes are shares of the map, (B, Q, 4) or (B, Q, levels, 4). `hidden` (B, Q, Q) is true where a query (row) must
+        not attend to another (column), `beyond` (S,) for cells outside the image.
         """
         placed = query + code
         if hidden is not None:
@@ -78,16 +319,16 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
 
     def forward(
-        self, cells: Tensor, codes: Tensor, centres: Tensor, shapes: Shapes, beyond: Tensor | None = None
+        self, cells: Tensor, codes: Tensor, centers: Tensor, shapes: Shapes, beyond: Tensor | None = None
     ) -> Tensor:
-        """(B, S, D) cells with (1 or B, S, D) codes at (S, 2) or (S, levels, 2) centres to (B, S, D)."""
+        """Map (B, S, D) cells with (1 or B, S, D) codes at (S, 2) or (S, levels, 2) centers to (B, S, D)."""
         for layer in self.layers:
-            cells = layer(cells, codes, centres, shapes, beyond)
+            cells = layer(cells, codes, centers, shapes, beyond)
         return cells
 
 
 class Decoder(nn.Module):
-    """A stack of decoder layers that refine boxes as they go."""
+    """A stack of decoder layers, each refining the boxes of the one before."""
 
     def __init__(self, config: DetectorConfig) -> None:
         super().__init__()
@@ -103,14 +344,14 @@ class Decoder(nn.Module):
         boxes: Tensor,
         memory: Tensor,
         shapes: Shapes,
-        view: View,
+        view: CropView,
         refine: Sequence[nn.Module],
         hidden: Tensor | None,
         padding: Padding | None = None,
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """(B, Q, D) queries at (B, Q, 4) boxes; `refine` predicts a step of the box from a layer's output.
+        """Decode (B, Q, D) queries at (B, Q, 4) boxes; `refine` predicts the step of a box from a layer's output.
 
-        Returns the normed (B, Q, D) output of every layer and the (B, Q, 4) boxes each of them started from.
+        Return the normalized (B, Q, D) output of every layer and the (B, Q, 4) boxes each layer started from.
         """
         outputs, starts = [], []
         for layer, step in zip(self.layers, refine, strict=False):

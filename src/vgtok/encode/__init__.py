@@ -1,4 +1,4 @@
-"""Tokens and pixels to dense feature maps: packed vision transformers."""
+"""Encode tokens and pixels to dense feature maps with packed vision transformers."""
 
 from typing import TYPE_CHECKING
 
@@ -7,17 +7,17 @@ from vgtok.lazy import lazy_names
 if TYPE_CHECKING:
     from vgtok.encode.attention import BACKENDS, attend, best_backend
     from vgtok.encode.config import CONFIGS, EncoderConfig, configuration
-    from vgtok.encode.dense import EXECUTIONS, encode_control, encode_dense
+    from vgtok.encode.dense import RUN_MODES, encode_control, encode_dense
     from vgtok.encode.encoder import Encoder, Features, build_encoder
-    from vgtok.encode.flops import Flops, execution_flops, parameters_of
-    from vgtok.encode.loading import SOURCES, load_weights
+    from vgtok.encode.flops import Flops, encoder_flops
+    from vgtok.encode.loading import WEIGHT_FILTERS, load_weights
     from vgtok.encode.packing import Crop, Packing, pack
 
 __all__ = [
     "BACKENDS",
     "CONFIGS",
-    "EXECUTIONS",
-    "SOURCES",
+    "RUN_MODES",
+    "WEIGHT_FILTERS",
     "Crop",
     "Encoder",
     "EncoderConfig",
@@ -30,10 +30,9 @@ __all__ = [
     "configuration",
     "encode_control",
     "encode_dense",
-    "execution_flops",
+    "encoder_flops",
     "load_weights",
     "pack",
-    "parameters_of",
 ]
 
 __getattr__, __dir__ = lazy_names(
@@ -41,10 +40,10 @@ __getattr__, __dir__ = lazy_names(
     {
         "attention": ["BACKENDS", "attend", "best_backend"],
         "config": ["CONFIGS", "EncoderConfig", "configuration"],
-        "dense": ["EXECUTIONS", "encode_control", "encode_dense"],
+        "dense": ["RUN_MODES", "encode_control", "encode_dense"],
         "encoder": ["Encoder", "Features", "build_encoder"],
-        "flops": ["Flops", "execution_flops", "parameters_of"],
-        "loading": ["SOURCES", "load_weights"],
+        "flops": ["Flops", "encoder_flops"],
+        "loading": ["WEIGHT_FILTERS", "load_weights"],
         "packing": ["Crop", "Packing", "pack"],
     },
 )

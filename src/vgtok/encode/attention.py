@@ -1,4 +1,7 @@
-"""Attention within groups of a packed sequence, by the fastest backend the device has; rotary positions."""
+"""Attention within the groups of a packed sequence, by the fastest backend of the device, and rotary positions.
+
+(N, heads, head_dim) queries, keys and values enter, (N, heads, head_dim) leave.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,34 +18,13 @@ from torch.nn import functional
 from vgtok.encode.packing import Groups
 from vgtok.errors import InputError
 
-REFERENCE_GRID = 16.0
-"""Cells per side of the grid the frequencies were trained on: any other grid or window is stretched onto it."""
-
-
-def rotation(row: Tensor, column: Tensor, head_dim: int) -> Tensor:
-    """(N,) coordinates as shares of the grid, from 0 to below 1, to (N, head_dim / 2) unit complex numbers."""
-    exponent = torch.arange(0, head_dim // 2, 2, device=row.device, dtype=torch.float32) / (head_dim // 2)
-    frequency = 10000.0**-exponent
-    # (N, head_dim / 4) each; rows fill the first half of a head, columns the second.
-    angles = [share[:, None] * REFERENCE_GRID * frequency for share in (row, column)]
-    angle = torch.cat(angles, dim=1)
-    return torch.polar(torch.ones_like(angle), angle)
-
-
-def rotate(values: Tensor, rotations: Tensor) -> Tensor:
-    """Turn (..., N, C, heads, head_dim) by (N, head_dim / 2) rotations; half precision is turned in fp32."""
-    # (..., N, C, heads, head_dim / 2) complex
-    pairs = torch.view_as_complex(torch.unflatten(values.float(), -1, (-1, 2)))
-    turned = pairs * rotations[:, None, None, :]
-    return torch.view_as_real(turned).flatten(-2).to(values.dtype)
-
 
 @dataclass(frozen=True)
 class Keys:
     """What attention adds to the keys of a sequence.
 
-    `padding_key` and `padding_value`, (heads, head_dim), are those of a padded cell; `bias` (N,) is added to every
-    logit of each key.
+    `padding_key` and `padding_value`, (heads, head_dim), belong to a padded cell; `bias` (N,) is added to all
+    logits of each key.
     """
 
     padding_key: Tensor
@@ -54,18 +36,18 @@ Backend = Callable[[Tensor, Tensor, Tensor, Groups, Keys], Tensor]
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys, backend: str | None = None) -> Tensor:
-    """Attention of (N, heads, head_dim) queries, keys and values inside `groups`: (N, heads, head_dim)."""
+    """Attend with (N, heads, head_dim) queries, keys and values inside `groups`; return (N, heads, head_dim)."""
     name = backend or best_backend(q)
     if name not in BACKENDS:
         raise InputError(f"backend: '{name}' is not one of {', '.join(BACKENDS)}")
-    # Under autocast projections are in half precision while parameters, and so the padding's key, are not.
+    # Under autocast projections are in half precision, but parameters and so the key of the padding are not.
     padding = (keys.padding_key.to(q.dtype), keys.padding_value.to(q.dtype))
     bias = None if keys.bias is None else keys.bias.to(q.dtype)
     return BACKENDS[name](q, k, v, groups, Keys(*padding, bias))
 
 
 def best_backend(q: Tensor) -> str:
-    """The fastest backend for (N, heads, head_dim) queries where they live."""
+    """Return the fastest backend for the device and precision of (N, heads, head_dim) queries."""
     if not q.is_cuda:
         return "grouped"
     if q.dtype not in (torch.float16, torch.bfloat16):
@@ -76,7 +58,7 @@ def best_backend(q: Tensor) -> str:
 
 
 def masked(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tensor:
-    """The reference: every pair of (N, heads, head_dim) scored, those across groups masked out."""
+    """Reference: score all pairs of (N, heads, head_dim) and mask those across groups."""
     owner = torch.repeat_interleave(
         torch.arange(len(groups.lengths), device=q.device), torch.tensor(groups.lengths, device=q.device)
     )
@@ -91,7 +73,7 @@ def masked(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tenso
 
 
 def grouped(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tensor:
-    """One call per run of equal groups of (N, heads, head_dim): no pair is scored that a mask would discard."""
+    """Call the kernel once per run of groups of equal length; no masked pair of (N, heads, head_dim) is computed."""
     runs = [(*kind, len(list(run))) for kind, run in groupby(zip(groups.lengths, groups.padding, strict=True))]
     sizes = [length * count for length, _, count in runs]
     # Splitting, not slicing: its backward writes each gradient once instead of once per slice.
@@ -112,12 +94,12 @@ def grouped(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tens
 
 
 def padded(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tensor:
-    """All groups of (N, heads, head_dim) in one batch as long as the longest: few launches, some wasted pairs."""
+    """Pad all groups of (N, heads, head_dim) to the longest in one batch: few launches, some wasted pairs."""
     lengths = torch.tensor(groups.lengths, device=q.device)
     longest = max(groups.lengths)
     step = torch.arange(longest, device=q.device)
     inside = step < lengths[:, None]
-    # (G, longest) places in the sequence; places beyond a group repeat its last token and are masked.
+    # (G, longest) indices into the sequence; those beyond a group repeat its last token and are masked.
     index = (lengths.cumsum(0) - lengths)[:, None] + torch.minimum(step, lengths[:, None] - 1)
     bias = torch.zeros_like(index, dtype=q.dtype) if keys.bias is None else keys.bias[index]
     virtual = torch.tensor(groups.padding, device=q.device, dtype=q.dtype).log()[:, None]
@@ -128,14 +110,14 @@ def padded(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tenso
 
 
 def varlen(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tensor:
-    """Torch's own CUDA kernel over (N, heads, head_dim) of variable length."""
+    """Use torch's CUDA kernel for sequences of variable length, (N, heads, head_dim)."""
     from torch.nn.attention.varlen import varlen_attn
 
     return _variable_length(varlen_attn, "scale", q, k, v, groups, keys)
 
 
 def flash(q: Tensor, k: Tensor, v: Tensor, groups: Groups, keys: Keys) -> Tensor:
-    """The flash-attn package's CUDA kernel over (N, heads, head_dim) of variable length."""
+    """Use the CUDA kernel of the flash-attn package for sequences of variable length, (N, heads, head_dim)."""
     from flash_attn import flash_attn_varlen_func
 
     return _variable_length(flash_attn_varlen_func, "softmax_scale", q, k, v, groups, keys)
@@ -148,7 +130,7 @@ BACKENDS: dict[str, Backend] = {
     "padded": padded,
     "masked": masked,
 }
-"""Every backend by name, fastest first."""
+"""Backends by name, fastest first."""
 
 
 @cache
@@ -157,10 +139,10 @@ def _installed(module: str) -> bool:
 
 
 def _scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Attention of (B, L, heads, head_dim) tensors, which kernels want heads first."""
+    """Attend with (B, L, heads, head_dim) tensors; kernels expect heads first."""
     q, k, v = (part.transpose(1, 2) for part in (q, k, v))
     if q.dtype == torch.bfloat16 and not q.is_cuda:
-        # On processors with bf16 torch's kernel is slower in it than in fp32, two products of matrices are not.
+        # On CPUs torch's bf16 kernel is slower than its fp32 one; two matrix products are not.
         logits = (q @ k.transpose(2, 3)) * q.shape[-1] ** -0.5
         chance = (logits if mask is None else logits + mask).softmax(dim=-1)
         mixed: Tensor = chance.to(v.dtype) @ v
@@ -181,7 +163,7 @@ def _variable_length(
     groups: Groups,
     keys: Keys,
 ) -> Tensor:
-    """Run a kernel over cumulative lengths, which knows no bias: a logit's bias becomes one more channel of q . k."""
+    """Run a kernel that takes cumulative lengths but no bias; the bias becomes one more channel of q . k."""
     head_dim = q.shape[-1]
     lengths = list(groups.lengths)
     bias = keys.bias
@@ -198,7 +180,7 @@ def _variable_length(
     key_lengths = tuple(n + bool(padding) for n, padding in zip(lengths, groups.padding, strict=True))
     scale = head_dim**-0.5
     if bias is not None:
-        # Kernels want widths that are multiples of 8: the bias takes the first of eight new channels.
+        # Kernels need widths that are multiples of 8: the bias takes the first of eight new channels.
         ones = functional.pad(q.new_ones(*q.shape[:2], 1), (0, 7))
         column = (bias / scale)[:, None, None].expand(-1, k.shape[1], 1)
         q = torch.cat([q, ones], dim=-1)
@@ -212,5 +194,29 @@ def _variable_length(
 
 @lru_cache(maxsize=8)
 def _cumulative(lengths: tuple[int, ...], device: torch.device) -> Tensor:
-    """(G + 1,) int32 starts of the groups; every block of a forward pass asks for the same two."""
+    """Return (G + 1,) int32 starts of the groups; cached, as all blocks of a forward pass need the same two."""
     return torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
+
+
+# Rotary positions.
+
+REFERENCE_GRID = 16.0
+"""Cells per side of the grid the frequencies were trained on; other grids and windows are stretched onto it."""
+
+
+def rotation(row: Tensor, column: Tensor, head_dim: int) -> Tensor:
+    """Return (N, head_dim / 2) unit complex numbers for (N,) coordinates as shares of the grid, 0 to below 1."""
+    exponent = torch.arange(0, head_dim // 2, 2, device=row.device, dtype=torch.float32) / (head_dim // 2)
+    frequency = 10000.0**-exponent
+    # (N, head_dim / 4) each; rows fill the first half of a head, columns the second.
+    angles = [share[:, None] * REFERENCE_GRID * frequency for share in (row, column)]
+    angle = torch.cat(angles, dim=1)
+    return torch.polar(torch.ones_like(angle), angle)
+
+
+def rotate(values: Tensor, rotations: Tensor) -> Tensor:
+    """Rotate (..., N, C, heads, head_dim) by (N, head_dim / 2) rotations, in fp32."""
+    # (..., N, C, heads, head_dim / 2) complex
+    pairs = torch.view_as_complex(torch.unflatten(values.float(), -1, (-1, 2)))
+    turned = pairs * rotations[:, None, None, :]
+    return torch.view_as_real(turned).flatten(-2).to(values.dtype)

@@ -1,7 +1,7 @@
-"""One transformer block for every configuration; how tokens find each other is the route's business.
+"""The transformer block of all configurations.
 
-A route (packed runs, or a dense grid with padded windows) receives the attention module and the normalised tokens, so
-the same weights run in any execution.
+A route (packed runs, or a dense grid with padded windows) decides which tokens attend to each other. It receives the
+attention module and the normalized tokens, so that the same weights run in every mode.
 """
 
 from typing import Protocol
@@ -15,7 +15,7 @@ from vgtok.encode.config import EncoderConfig
 
 
 def draw_survivors(count: int, rate: float, like: Tensor) -> Tensor:
-    """(count,) drop-path factors, on the device and in the precision of `like` (any shape)."""
+    """Draw (count,) drop-path factors with the device and precision of `like`, of any shape."""
     return like.new_empty(count).bernoulli_(1.0 - rate).div_(1.0 - rate)
 
 
@@ -23,14 +23,14 @@ class Route(Protocol):
     """One way of running a block."""
 
     def attend(self, attention: "Attention", x: Tensor) -> Tensor:
-        """Attention over normalised tokens of this execution's shape, (..., D)."""
+        """Attend over normalized tokens, (..., D)."""
 
     def survivors(self, branch: Tensor, rate: float) -> Tensor:
-        """One factor per image of the (..., D) branch, as (..., 1): 0 where it is dropped, else 1 / (1 - rate)."""
+        """Return one factor per image of the (..., D) branch as (..., 1): 0 if it is dropped, else 1 / (1 - rate)."""
 
 
 class Attention(nn.Module):
-    """Multi-head attention with one fused projection; the key's bias may be left out, as in EVA-02."""
+    """Multi-head attention with one fused projection, optionally without key bias as in EVA-02."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -42,18 +42,18 @@ class Attention(nn.Module):
             self.value_bias = nn.Parameter(torch.zeros(config.dim))
 
     def bias(self) -> Tensor:
-        """(3 D,) bias of the fused projection."""
+        """Return the (3 D,) bias of the fused projection."""
         if self.qkv.bias is not None:
             return self.qkv.bias
         return torch.cat([self.query_bias, torch.zeros_like(self.query_bias), self.value_bias])
 
     def keys(self, bias: Tensor | None = None) -> Keys:
-        """Key and value of a padded cell, which is zero before the projection, with an optional (N,) logit bias."""
+        """Return key and value of a padded cell, zero before the projection, and an optional (N,) logit bias."""
         _, key, value = self.bias().view(3, self.heads, -1)
         return Keys(key, value, bias)
 
     def project(self, x: Tensor, rotations: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """(..., N, D) to q, k, v of (..., N, heads, head_dim), q and k turned by (N, head_dim / 2) rotations."""
+        """Project (..., N, D) to q, k, v of (..., N, heads, head_dim); rotate q and k by (N, head_dim / 2)."""
         # (..., N, 3 D) to (..., N, 3, heads, head_dim)
         qkv = torch.unflatten(functional.linear(x, self.qkv.weight, self.bias()), -1, (3, self.heads, -1))
         q, k, v = qkv.unbind(-3)
@@ -62,7 +62,7 @@ class Attention(nn.Module):
         return q, k, v
 
     def merge(self, x: Tensor) -> Tensor:
-        """(..., heads, head_dim) to (..., D) through the output projection."""
+        """Apply the output projection: (..., heads, head_dim) to (..., D)."""
         merged: Tensor = self.out(x.flatten(-2))
         return merged
 
@@ -82,7 +82,7 @@ class GeluMLP(nn.Module):
 
 
 class SwiGLUMLP(nn.Module):
-    """A linear map gated by the SiLU of another, then a third; EVA-02's larger sizes normalise before the third."""
+    """A linear map gated by the SiLU of another, then a third, with a norm before the third in larger EVA-02 sizes."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class SwiGLUMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) to (..., D)."""
-        # In place: the widest tensors of the block set its peak memory.
+        # In place: these are the widest tensors of the block and set its peak memory.
         hidden = functional.silu(self.gate(x), inplace=True).mul_(self.expand(x))
         contracted: Tensor = self.contract(self.norm(hidden))
         return contracted
@@ -113,7 +113,7 @@ class Block(nn.Module):
         self.drop_path = drop_path
 
     def forward(self, x: Tensor, route: Route) -> Tensor:
-        """(..., D) to (..., D), attention by the route."""
+        """(..., D) to (..., D); the route attends."""
         x = self._added(x, route.attend(self.attention, self.norm1(x)), self.scale1, route)
         return self._added(x, self.mlp(self.norm2(x)), self.scale2, route)
 
@@ -122,6 +122,6 @@ class Block(nn.Module):
             branch = branch * scale
         if self.training and self.drop_path:
             branch = branch * route.survivors(branch, self.drop_path)
-        # A linear map's output is not kept for its gradient, so the sum may overwrite it; under autocast the branch is
-        # in half precision and the sum must not be.
+        # The gradient of a linear map does not need its output, so the sum may overwrite it; under autocast the branch
+        # is in half precision and the sum must not be.
         return branch.add_(x) if branch.dtype == x.dtype else x + branch

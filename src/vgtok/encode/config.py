@@ -1,21 +1,23 @@
-"""What an encoder is, as one frozen dataclass, and the configurations by name: every size of both families."""
+"""The configuration of an encoder, and all sizes of both families by name; imports no torch."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from vgtok.errors import InputError
-from vgtok.fields import check_fields
+from vgtok.errors import InputError, check_fields
 from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent
 
-Position = Literal["centre", "corner", "mean"]
-"""Where a coarse token reads position: its centre, its first cell, or (table only) the mean over its cells."""
+Position = Literal["center", "corner", "mean"]
+"""Where a coarse token reads its position: at its center, at its first cell, or (table only) as the mean over cells."""
 
 Resampling = Literal["area", "bilinear", "bicubic"]
-"""How a coarse region becomes one patch: block means, two-tap bilinear, or antialiased bicubic."""
+"""How a coarse region is resized to one patch: block means, two-tap bilinear, or antialiased bicubic."""
 
 Padding = Literal["exact", "scaled", "dropped"]
-"""The zero cells that fill an edge window attend as keys in released models: as many as the dense model has, as many
-times the share of tokens the window keeps, or none."""
+"""How many of the zero cells that pad an edge window act as keys.
+
+In released dense models all of them do. 'exact' keeps that number, 'scaled' multiplies it by the share of tokens the
+window keeps, 'dropped' ignores padding.
+"""
 
 IMAGENET_MEAN = (123.675, 116.28, 103.53)
 IMAGENET_STD = (58.395, 57.12, 57.375)
@@ -26,12 +28,12 @@ class EncoderConfig:
     """One vision transformer.
 
     `window` is the side of attention windows in cells, `global_blocks` the blocks that attend over the whole image;
-    without a window every block does. `table` is the (rows, columns) of the position table, `prefix` the number of
-    tokens that stand for no region (class, registers), `hidden` the width inside the MLP; without `out_norm_eps` there
-    is no norm after the last block. `fusion` names the coarse
-    sizes in pixels that fuse the base patches they cover: both for a quadtree, 32 alone for Single-pass. With
-    `proportional` the logit of a coarse key is raised by the logarithm of the cells it covers. Rows and columns of the
-    grid are rounded up to a multiple of `grid_multiple` cells; those beyond the frame hold zeros and run as the others.
+    without a window all blocks do. `table` is the (rows, columns) of the position table, `prefix` the number of tokens
+    that stand for no region (class, registers), `hidden` the width inside the MLP. Without `out_norm_eps` there is no
+    norm after the last block. `fusion` lists the coarse sizes in pixels that fuse the base patches they cover: both for
+    a quadtree, 32 alone for Single-pass. With `proportional` the logit of a coarse key is raised by the logarithm of
+    the cells it covers. Rows and columns are rounded up to a multiple of `grid_multiple` cells; cells beyond the image
+    hold zeros and run like all others.
     """
 
     dim: int
@@ -54,13 +56,16 @@ class EncoderConfig:
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
     fusion: tuple[int, ...] = (NODE, ROOT)
-    position: Position = "centre"
+    position: Position = "center"
     resampling: Resampling = "bicubic"
     proportional: bool = False
     padding: Padding = "exact"
     grid_multiple: int = 1
 
     def __post_init__(self) -> None:
+        # Files written before 0.2 spell it the British way.
+        if self.position == "centre":  # type: ignore[comparison-overlap]
+            object.__setattr__(self, "position", "center")
         check_fields(self, positive=("dim", "depth", "heads", "hidden", "patch", "grid_multiple"))
         if self.dim % self.heads or self.dim // self.heads % 4:
             raise InputError(f"dim: {self.dim} does not give {self.heads} heads a width that is a multiple of 4")
@@ -83,18 +88,18 @@ class EncoderConfig:
         return self.dim // self.heads
 
     def grid_of(self, extent: Extent) -> tuple[int, int]:
-        """Rows and columns of cells a frame of this extent is run as."""
+        """Return the rows and columns of cells a canvas of this extent is run as."""
         step = self.grid_multiple
         return -(-extent.rows(CELL) // step) * step, -(-extent.columns(CELL) // step) * step
 
     def is_global(self, block: int) -> bool:
-        """Whether a block attends over the whole image."""
+        """Return whether a block attends over the whole image."""
         return self.window is None or block in self.global_blocks
 
     def windowed(self, window: int = 24) -> "EncoderConfig":
-        """The same weights laid out for detection: windows, a global block every third, no class token.
+        """Return the configuration for detection: windows, every third block global, no class token.
 
-        A coarse key then counts for the cells it covers, which `vgtok study fidelity` finds better inside windows.
+        It sets `proportional`, which `vgtok study fidelity` finds better inside windows.
         """
         every_third = tuple(range(2, self.depth, 3))
         return replace(self, window=window, global_blocks=every_third, prefix=0, proportional=True)
@@ -115,7 +120,7 @@ def _eva02(dim: int, depth: int, heads: int, global_blocks: tuple[int, ...], *, 
         window=24,
         global_blocks=global_blocks,
         out_norm_eps=1e-5,
-        # With windows it keeps features nearer to dense ones: vgtok study fidelity.
+        # With windows this keeps features closer to dense ones: vgtok study fidelity.
         proportional=True,
     )
 
@@ -125,7 +130,7 @@ def _vit(dim: int, depth: int, heads: int) -> EncoderConfig:
 
 
 CONFIGS: dict[str, EncoderConfig] = {
-    # EVA-02 normalises inside the MLP from the base size on; its two smaller sizes do not.
+    # EVA-02 normalizes inside the MLP from the base size on; its two smaller sizes do not.
     "eva02-tiny": _eva02(192, 12, 3, (2, 5, 8, 11), mlp_norm=False),
     "eva02-small": _eva02(384, 12, 6, (2, 5, 8, 11), mlp_norm=False),
     "eva02-base": _eva02(768, 12, 12, (2, 5, 8, 11), mlp_norm=True),
@@ -138,7 +143,7 @@ CONFIGS: dict[str, EncoderConfig] = {
 
 
 def configuration(name: str, **changes: Any) -> EncoderConfig:
-    """The configuration called `name`, with fields changed by keyword."""
+    """Return the configuration called `name`, with fields changed by keyword."""
     if name not in CONFIGS:
         raise InputError(f"config: '{name}' is not one of {', '.join(CONFIGS)}")
     return replace(CONFIGS[name], **changes)

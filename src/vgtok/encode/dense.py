@@ -1,4 +1,7 @@
-"""The same encoder on the whole grid: the dense reference, a control, and each way to run a frame by name."""
+"""Run the encoder on the whole grid: the dense reference, a control, and all modes by name.
+
+The code shares no attention path with the packed encoder, so that their equality is a test of both.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +15,7 @@ from torch.nn import functional
 from vgtok.encode.attention import rotation
 from vgtok.encode.block import Attention, Route, draw_survivors
 from vgtok.encode.config import EncoderConfig
-from vgtok.encode.embed import normalise, place, project_grid
+from vgtok.encode.embed import lay_out, normalize, project_grid
 from vgtok.encode.encoder import Encoder, Features, valid_areas
 from vgtok.encode.packing import pack
 from vgtok.errors import InputError
@@ -22,10 +25,10 @@ from vgtok.tokenize.tokens import Tokens
 
 
 def encode_dense(encoder: Encoder, images: Tensor) -> Features:
-    """Run (B, 3, H, W) uint8 RGB or normalised images with every cell a token."""
+    """Run (B, 3, H, W) uint8 RGB or normalized images with every cell a token."""
     patch = encoder.config.patch
     height, width = images.shape[2:]
-    pixels = normalise(images, encoder.config, encoder.embedding.table.dtype)
+    pixels = normalize(images, encoder.config, encoder.embedding.table.dtype)
     multiple = patch * encoder.config.grid_multiple
     if height % multiple or width % multiple:
         pixels = functional.pad(pixels, (0, -width % multiple, 0, -height % multiple))
@@ -36,15 +39,15 @@ def encode_dense(encoder: Encoder, images: Tensor) -> Features:
 
 
 def encode_control(encoder: Encoder, images: Sequence[Tensor], tokens: Sequence[Tokens]) -> Features:
-    """Embed the tokens of B (3, H, W) images of one size, scatter them at once, then run every cell."""
+    """Embed the tokens of B (3, H, W) images of one size, expand them to cells at once, then run every cell."""
     images = valid_areas(images, tokens, encoder.config)
     packing = pack(tokens, encoder.config)
     if len(set(packing.grids)) > 1:
         raise InputError(f"images: grids of {sorted(set(packing.grids))} cells; the control takes one size at a time")
-    placement = place(packing, encoder.config, encoder.embedding.table.device)
-    sequence = encoder.embedding(images, packing, placement)
+    layout = lay_out(packing, encoder.config, encoder.embedding.table.device)
+    sequence = encoder.embedding(images, packing, layout)
     # (B * rows * columns, D) to (B, rows * columns, D)
-    cells = torch.unflatten(sequence.index_select(0, placement.cells), 0, (len(images), -1))
+    cells = torch.unflatten(sequence.index_select(0, layout.cells), 0, (len(images), -1))
     del sequence
     return _run_grid(encoder, cells, packing.grids[0])
 
@@ -70,7 +73,7 @@ def _run_grid(encoder: Encoder, cells: Tensor, grid: tuple[int, int]) -> Feature
 
 
 def grid_rotations(config: EncoderConfig, grid: tuple[int, int], device: torch.device) -> Tensor | None:
-    """(P + rows * columns, head_dim / 2) rotations of a whole grid or window."""
+    """Return (P + rows * columns, head_dim / 2) rotations of a whole grid or window."""
     if not config.rope:
         return None
     shares = torch.meshgrid(*(torch.arange(side, device=device) / side for side in grid), indexing="ij")
@@ -106,22 +109,25 @@ class GridRoute(Route):
         return out.transpose(2, 3).flatten(3, 4).flatten(1, 2)[:, :rows, :columns].flatten(1, 2)
 
     def _attended(self, attention: Attention, x: Tensor) -> Tensor:
-        """(B, L, D) to (B, L, D), all L attending to each other."""
+        """(B, L, D) to (B, L, D); all L attend to each other."""
         q, k, v = (part.transpose(1, 2) for part in attention.project(x, self.rotations))
         return attention.merge(functional.scaled_dot_product_attention(q, k, v).transpose(1, 2))
 
     def survivors(self, branch: Tensor, rate: float) -> Tensor:
-        """(B, 1, 1) drop-path factors for the (B, L, D) branch."""
+        """Draw (B, 1, 1) drop-path factors for the (B, L, D) branch."""
         return draw_survivors(len(branch), rate, branch)[:, None, None]
 
 
+# One canvas through an encoder, by the name of the mode.
+
+
 def canvas_pixels(canvas: Canvas, encoder: Encoder) -> Tensor:
-    """The valid pixels as (3, H, W) uint8 on the encoder's device: a view where that is the host."""
+    """Return the valid pixels as (3, H, W) uint8 on the encoder's device; a view on the CPU."""
     return torch.from_numpy(canvas.image).permute(2, 0, 1).to(encoder.embedding.table.device)
 
 
 def run_dense(encoder: Encoder, canvas: Canvas, tokenizer: Tokenizer) -> Tensor:
-    """Every cell a token: (D, rows, columns). The tokenizer is not asked."""
+    """Run every cell as a token: (D, rows, columns). The tokenizer is not used."""
     with torch.inference_mode():
         return encode_dense(encoder, canvas_pixels(canvas, encoder)[None]).maps[0]
 
@@ -134,19 +140,19 @@ def run_packed(encoder: Encoder, canvas: Canvas, tokenizer: Tokenizer) -> Tensor
 
 
 def run_control(encoder: Encoder, canvas: Canvas, tokenizer: Tokenizer) -> Tensor:
-    """Tokenize, scatter at once, run every cell: (D, rows, columns)."""
+    """Tokenize, expand to cells at once, run every cell: (D, rows, columns)."""
     with torch.inference_mode():
         return encode_control(encoder, [canvas_pixels(canvas, encoder)], [tokenizer.partition(canvas)]).maps[0]
 
 
-EXECUTIONS: dict[str, Callable[[Encoder, Canvas, Tokenizer], Tensor]] = {
+RUN_MODES: dict[str, Callable[[Encoder, Canvas, Tokenizer], Tensor]] = {
     "dense": run_dense,
     "packed": run_packed,
     "control": run_control,
 }
-"""The three executions by name."""
+"""The three modes by name."""
 
 
 def cell_similarity(features: Tensor, reference: Tensor) -> NDArray[np.float32]:
-    """Cosine similarity of two (D, rows, columns) maps, cell by cell: (rows, columns)."""
+    """Return the cosine similarity of two (D, rows, columns) maps per cell, (rows, columns)."""
     return np.asarray(functional.cosine_similarity(features, reference, dim=0).cpu().numpy())

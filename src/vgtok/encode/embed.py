@@ -1,4 +1,7 @@
-"""Pixels under tokens to embeddings: where tokens lie, their patches and positions, and the fusion of coarse tokens."""
+"""Embed tokens: gather and resize the pixels under each, add its position, and fuse the base patches of coarse ones.
+
+Images and a `Packing` enter, the packed (N, D) sequence leaves.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,55 +17,55 @@ from vgtok.tokenize.geometry import CELL
 
 
 @dataclass(frozen=True)
-class Placement:
-    """Tensors over the N' tokens that stand for regions, in cells; see `Packing` for `place`, `prefix`, `cells`.
+class Layout:
+    """A `Packing` as tensors over the N' tokens that stand for regions; see there for `slot`, `prefix` and `cells`.
 
-    `row` and `column` count in the image, `frame_row` and `frame_column` in the frame of `grid_rows` x `grid_columns`
-    it may be a crop of. `centre_row` and `centre_column`, in the frame as well, are where a token reads its position:
-    the middle of the first cell is 0.5.
-    `members` lists, per image, the tokens of each span.
+    `row` and `column` are cells of the image, `canvas_row` and `canvas_column` cells of the canvas of `grid_rows` x
+    `grid_columns` that the image may be a crop of. `center_row` and `center_column` are where a token reads its
+    position, on the canvas too; the middle of the first cell is 0.5. `covered` counts the cells of a token, `members`
+    lists the tokens of each span per image.
     """
 
     row: Tensor
     column: Tensor
-    frame_row: Tensor
-    frame_column: Tensor
+    canvas_row: Tensor
+    canvas_column: Tensor
     grid_rows: Tensor
     grid_columns: Tensor
-    centre_row: Tensor
-    centre_column: Tensor
+    center_row: Tensor
+    center_column: Tensor
     covered: Tensor
-    place: Tensor
+    slot: Tensor
     prefix: Tensor
     cells: Tensor
     members: tuple[dict[int, Tensor], ...]
 
 
-def place(packing: Packing, config: EncoderConfig, device: torch.device) -> Placement:
-    """Move a packing to the device and find the point each token stands for."""
+def lay_out(packing: Packing, config: EncoderConfig, device: torch.device) -> Layout:
+    """Move a packing to the device and compute the point at which each token reads its position."""
     covered_rows, covered_columns = packing.covered
-    frames = np.array([crop.grid for crop in packing.crops], dtype=np.int64)[packing.image]
+    canvases = np.array([crop.grid for crop in packing.crops], dtype=np.int64)[packing.image]
     corners = np.array([crop.corner for crop in packing.crops], dtype=np.int64)[packing.image]
-    frame_row, frame_column = packing.row + corners[:, 0], packing.column + corners[:, 1]
+    canvas_row, canvas_column = packing.row + corners[:, 0], packing.column + corners[:, 1]
     if config.position == "corner":
-        centre_row, centre_column = frame_row + 0.5, frame_column + 0.5
+        center_row, center_column = canvas_row + 0.5, canvas_column + 0.5
     else:
-        centre_row, centre_column = frame_row + covered_rows / 2, frame_column + covered_columns / 2
+        center_row, center_column = canvas_row + covered_rows / 2, canvas_column + covered_columns / 2
 
     def tensor(values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(device)
 
-    return Placement(
+    return Layout(
         row=tensor(packing.row),
         column=tensor(packing.column),
-        frame_row=tensor(frame_row),
-        frame_column=tensor(frame_column),
-        grid_rows=tensor(frames[:, 0]),
-        grid_columns=tensor(frames[:, 1]),
-        centre_row=tensor(centre_row),
-        centre_column=tensor(centre_column),
+        canvas_row=tensor(canvas_row),
+        canvas_column=tensor(canvas_column),
+        grid_rows=tensor(canvases[:, 0]),
+        grid_columns=tensor(canvases[:, 1]),
+        center_row=tensor(center_row),
+        center_column=tensor(center_column),
         covered=tensor(covered_rows * covered_columns),
-        place=tensor(packing.place),
+        slot=tensor(packing.slot),
         prefix=tensor(packing.prefix),
         cells=tensor(packing.cells),
         members=tuple(
@@ -75,8 +78,11 @@ def place(packing: Packing, config: EncoderConfig, device: torch.device) -> Plac
     )
 
 
-def normalise(pixels: Tensor, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
-    """(..., 3, H, W) 8-bit RGB to zero mean and unit deviation; floats are taken as normalised already."""
+# Patches.
+
+
+def normalize(pixels: Tensor, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
+    """Normalize (..., 3, H, W) uint8 RGB by mean and standard deviation; floats count as normalized already."""
     if pixels.dtype != torch.uint8:
         return pixels.to(dtype)
     mean = torch.tensor(config.mean, device=pixels.device, dtype=dtype).view(3, 1, 1)
@@ -85,7 +91,7 @@ def normalise(pixels: Tensor, config: EncoderConfig, dtype: torch.dtype) -> Tens
 
 
 def cell_patches(image: Tensor, row: Tensor, column: Tensor, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
-    """Gather normalised cells of a (3, H, W) image at (...) cell rows and columns: (..., 3, patch, patch)."""
+    """Gather normalized cells of a (3, H, W) image at (...) cell rows and columns: (..., 3, patch, patch)."""
     patch = config.patch
     height, width = image.shape[1:]
     rows, columns = (-(-side // (patch * config.grid_multiple)) * config.grid_multiple for side in (height, width))
@@ -95,7 +101,7 @@ def cell_patches(image: Tensor, row: Tensor, column: Tensor, config: EncoderConf
     # (3, rows * patch, columns * patch) to (rows, columns, 3, patch, patch): a view, no pixel moves
     cells = torch.unflatten(torch.unflatten(image, 2, (columns, patch)), 1, (rows, patch)).permute(1, 3, 0, 2, 4)
     row, column = row.clamp(max=rows - 1), column.clamp(max=columns - 1)
-    patches = normalise(cells[row, column], config, dtype)
+    patches = normalize(cells[row, column], config, dtype)
     if ragged:
         step = torch.arange(patch, device=image.device)
         inside_row = row[..., None] * patch + step < height
@@ -108,7 +114,7 @@ def cell_patches(image: Tensor, row: Tensor, column: Tensor, config: EncoderConf
 def region_patches(
     image: Tensor, row: Tensor, column: Tensor, span: int, config: EncoderConfig, dtype: torch.dtype
 ) -> Tensor:
-    """Cells under (n,) tokens of `span` cells a side, first cell (row, column): (n, span, span, 3, patch, patch)."""
+    """Gather the cells of (n,) tokens of `span` x `span` cells from (row, column): (n, span, span, 3, patch, patch)."""
     step = torch.arange(span, device=image.device)
     down = (row[:, None, None] + step[:, None]).expand(-1, span, span)
     right = (column[:, None, None] + step[None, :]).expand(-1, span, span)
@@ -116,7 +122,7 @@ def region_patches(
 
 
 def resample(cells: Tensor, resampling: Resampling) -> Tensor:
-    """Regions of (n, span, span, 3, patch, patch) cells to one patch each, (n, 3, patch, patch)."""
+    """Resize regions of (n, span, span, 3, patch, patch) cells to one patch each, (n, 3, patch, patch)."""
     count, span, _, _, patch, _ = cells.shape
     # (n, span, span, 3, patch, patch) to (n, 3, span * patch, span * patch)
     region = cells.permute(0, 3, 1, 4, 2, 5).reshape(count, 3, span * patch, span * patch)
@@ -124,21 +130,23 @@ def resample(cells: Tensor, resampling: Resampling) -> Tensor:
         return region[:, :, :patch, :patch]
     if resampling == "area":
         return functional.avg_pool2d(region, span)
-    # In full precision: there is no antialiasing kernel for half on every device.
+    # In fp32: not every device has an antialiasing kernel for half precision.
     small = functional.interpolate(
         region.float(), size=(patch, patch), mode=resampling, align_corners=False, antialias=resampling == "bicubic"
     )
     return small.to(cells.dtype)
 
 
+# Positions.
+
 _SHARPNESS = -0.75
-"""The cubic kernel's free parameter in torch's own bicubic resizing, which dense models are run with."""
+"""Free parameter of the cubic kernel, as in torch's bicubic resizing, which dense models use."""
 
 
 def read_table(table: Tensor, row: Tensor, column: Tensor) -> Tensor:
     """Read an (R, C, D) table at (N,) points given as shares of the image, 0 to 1: (N, D).
 
-    At the centres of a grid's cells this is `interpolate(mode="bicubic", align_corners=False)` to that grid.
+    At the centers of the cells of a grid this equals `interpolate(mode="bicubic", align_corners=False)` to that grid.
     """
     rows, columns, dim = table.shape
     row_index, row_weight = _taps(row, rows)
@@ -146,14 +154,14 @@ def read_table(table: Tensor, row: Tensor, column: Tensor) -> Tensor:
     # (N, 4, 4) taps flattened to (N, 16) rows of the flat table
     index = (row_index[:, :, None] * columns + column_index[:, None, :]).flatten(1)
     weight = (row_weight[:, :, None] * column_weight[:, None, :]).flatten(1)
-    # A bag per token sums its sixteen weighted rows without ever holding (N, 16, D).
+    # One bag per token sums its sixteen weighted rows without an (N, 16, D) tensor.
     return functional.embedding_bag(
         index, table.reshape(rows * columns, dim), per_sample_weights=weight.to(table.dtype), mode="sum"
     )
 
 
 def _taps(share: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Four table indices and their cubic weights per point, both (N, 4); beyond the edge the edge repeats."""
+    """Return four table indices and their cubic weights per point, both (N, 4); the edge repeats."""
     source = share.double() * size - 0.5
     below = source.floor()
     offsets = torch.arange(-1, 3, device=share.device)
@@ -165,16 +173,18 @@ def _taps(share: Tensor, size: int) -> tuple[Tensor, Tensor]:
     return index, weight
 
 
+# Embeddings.
+
 _CELLS_AT_ONCE = 2048
-"""Cells whose pixels are floats at one time: at low budgets they would outweigh everything the blocks hold."""
+"""Most cells whose pixels are floats at one time; at low budgets all of them would exceed the memory of the blocks."""
 
 
 class FusionStage(nn.Module):
-    """One coarse size: the base patches it covers, halved per side until one is left, through a zero linear map."""
+    """Fusion of one coarse size: halve the grid of base patches until one is left, then a linear map, zero at first."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        # A 2 x 2 convolution of stride 2, as a linear map of four neighbours: the same parameters.
+        # A 2 x 2 convolution of stride 2, as a linear map of four neighbors: the same parameters.
         self.reduce = nn.Linear(4 * dim, dim)
         self.out = nn.Linear(dim, dim)
         nn.init.zeros_(self.out.weight)
@@ -192,7 +202,7 @@ class FusionStage(nn.Module):
 
 
 class Fusion(nn.Module):
-    """What a coarse token learns of the base patches under it: a second patch projection and a stage per size."""
+    """Features of the base patches under a coarse token: a second patch projection and a stage per size."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -200,7 +210,7 @@ class Fusion(nn.Module):
         self.stages = nn.ModuleDict({str(size // CELL): FusionStage(config.dim) for size in config.fusion})
 
     def forward(self, cells: Tensor) -> Tensor:
-        """(n, span, span, 3, patch, patch) cells of coarse tokens to what is added to their vectors, (n, D)."""
+        """(n, span, span, 3, patch, patch) cells of coarse tokens to the (n, D) added to their embeddings."""
         stage = self.stages[str(cells.shape[1])]
         fused: Tensor = stage(self.projection(cells.flatten(3)))
         return fused
@@ -220,38 +230,36 @@ class Embedding(nn.Module):
             nn.init.trunc_normal_(parameter, std=0.02)
         nn.init.zeros_(self.projection.bias)
 
-    def forward(self, images: Sequence[Tensor], packing: Packing, placement: Placement) -> Tensor:
-        """B images, each (3, H, W), laid out by `packing`, to the packed (N, D) sequence."""
+    def forward(self, images: Sequence[Tensor], packing: Packing, layout: Layout) -> Tensor:
+        """Embed B images, each (3, H, W), as the packed (N, D) sequence."""
         sequence = self.projection.weight.new_empty(len(packing), self.config.dim)
         if self.config.prefix:
-            sequence[placement.prefix.flatten()] = self.prefix.repeat(len(images), 1)
+            sequence[layout.prefix.flatten()] = self.prefix.repeat(len(images), 1)
         for number, image in enumerate(images):
-            for span, members in placement.members[number].items():
+            for span, members in layout.members[number].items():
                 for chosen in torch.split(members, _CELLS_AT_ONCE // span**2):
-                    vectors = self._embedded(image, placement.row[chosen], placement.column[chosen], span)
-                    position = self.position(placement, chosen, span)
-                    sequence[placement.place[chosen]] = vectors.to(sequence.dtype) + position
+                    vectors = self._embedded(image, layout.row[chosen], layout.column[chosen], span)
+                    position = self.position(layout, chosen, span)
+                    sequence[layout.slot[chosen]] = vectors.to(sequence.dtype) + position
         return sequence
 
     def _embedded(self, image: Tensor, row: Tensor, column: Tensor, span: int) -> Tensor:
-        """(n,) tokens of one span in a (3, H, W) image to (n, D), position left out."""
+        """Embed (n,) tokens of one span of a (3, H, W) image without position: (n, D)."""
         cells = region_patches(image, row, column, span, self.config, self.projection.weight.dtype)
         vectors: Tensor = self.projection(resample(cells, self.config.resampling).flatten(1))
         if self.fusion is not None and str(span) in self.fusion.stages:
             vectors = vectors + self.fusion(cells)
         return vectors
 
-    def position(self, placement: Placement, chosen: Tensor, span: int) -> Tensor:
-        """(n, D) of the position table for the (n,) chosen tokens of one span."""
-        rows, columns = placement.grid_rows[chosen], placement.grid_columns[chosen]
+    def position(self, layout: Layout, chosen: Tensor, span: int) -> Tensor:
+        """Read the position table for the (n,) chosen tokens of one span: (n, D)."""
+        rows, columns = layout.grid_rows[chosen], layout.grid_columns[chosen]
         if self.config.position != "mean" or span == 1:
-            return read_table(
-                self.table, placement.centre_row[chosen] / rows, placement.centre_column[chosen] / columns
-            )
+            return read_table(self.table, layout.center_row[chosen] / rows, layout.center_column[chosen] / columns)
         step = torch.arange(span, device=rows.device)
         # Every cell under the token: (n, span), clamped to the grid at a ragged edge.
-        down = torch.minimum(placement.frame_row[chosen][:, None] + step, rows[:, None] - 1) + 0.5
-        right = torch.minimum(placement.frame_column[chosen][:, None] + step, columns[:, None] - 1) + 0.5
+        down = torch.minimum(layout.canvas_row[chosen][:, None] + step, rows[:, None] - 1) + 0.5
+        right = torch.minimum(layout.canvas_column[chosen][:, None] + step, columns[:, None] - 1) + 0.5
         # (n, span, span) points, flat for the table, then the mean over each token's
         down_share = (down / rows[:, None])[:, :, None].expand(-1, -1, span)
         right_share = (right / columns[:, None])[:, None, :].expand(-1, span, -1)
@@ -260,7 +268,7 @@ class Embedding(nn.Module):
 
 
 def project_grid(embedding: Embedding, images: Tensor) -> Tensor:
-    """The dense model's embedding: normalised (B, 3, rows * patch, columns * patch) to (B, rows * columns, D)."""
+    """Embed every cell: normalized (B, 3, rows * patch, columns * patch) to (B, rows * columns, D)."""
     patch = embedding.config.patch
     weight = torch.unflatten(embedding.projection.weight, 1, (3, patch, patch))
     grid = functional.conv2d(images, weight, embedding.projection.bias, stride=patch)

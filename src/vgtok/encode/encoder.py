@@ -1,7 +1,7 @@
-"""The encoder: images and their partitions in, one dense feature map per image out.
+"""The encoder: images and their partitions enter, one dense feature map per image leaves.
 
-Blocks run on the packed (N, D) sequence of all images; each coarse token fills the cells it spans in one scatter
-after the last block. `dense.py` runs the same weights on full grids.
+Blocks run on the packed (N, D) sequence of all images. After the last block, one gather copies each coarse token to the
+cells it covers. `dense.py` runs the same weights on full grids.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from vgtok.encode.attention import attend, rotation
 from vgtok.encode.block import Attention, Block, Route, draw_survivors
 from vgtok.encode.config import EncoderConfig, configuration
-from vgtok.encode.embed import Embedding, Placement, place
+from vgtok.encode.embed import Embedding, Layout, lay_out
 from vgtok.encode.packing import Crop, Groups, Packing, pack
 from vgtok.errors import InputError
 from vgtok.tokenize.geometry import CELL, ROOT
@@ -32,7 +32,7 @@ class Features:
 
 
 class Encoder(nn.Module):
-    """A vision transformer that reads partitions; called, it runs packed."""
+    """A vision transformer that reads partitions; calling it runs the packed mode."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -55,39 +55,39 @@ class Encoder(nn.Module):
         backend: str | None = None,
         crops: Sequence[Crop] | None = None,
     ) -> Features:
-        """B images, each (3, H, W) uint8 RGB or already normalised floats, with the partition of each.
+        """Encode B images, each (3, H, W) uint8 RGB or normalized floats, with the partition of each.
 
-        An image is the valid area of its canvas, or the whole canvas with its padding; `crops` say where images that
-        are only parts of frames lie in them.
+        An image is the valid area of its canvas or the whole canvas with padding. If images are crops, `crops` hold
+        their positions on their canvases.
         """
         images = valid_areas(images, tokens, self.config)
         packing = pack(tokens, self.config, crops)
-        placement = place(packing, self.config, self.embedding.table.device)
-        sequence = self.embedding(images, packing, placement)
-        routes = PackedRoutes(packing, placement, self.config, backend)
+        layout = lay_out(packing, self.config, self.embedding.table.device)
+        sequence = self.embedding(images, packing, layout)
+        routes = PackedRoutes(packing, layout, self.config, backend)
         for number, block in enumerate(self.blocks):
             sequence = block(sequence, routes.of(number))
-        return unpack(self.out_norm(sequence), packing, placement)
+        return unpack(self.out_norm(sequence), packing, layout)
 
 
-def unpack(sequence: Tensor, packing: Packing, placement: Placement) -> Features:
-    """Scatter the packed (N, D) sequence to the cells its tokens span, once."""
+def unpack(sequence: Tensor, packing: Packing, layout: Layout) -> Features:
+    """Copy every token of the packed (N, D) sequence to the cells it covers, by one gather."""
     sizes = [rows * columns for rows, columns in packing.grids]
     # (all cells of all images, D), then a (D, rows, columns) view per image: channels last in memory
-    cells = torch.split(sequence.index_select(0, placement.cells), sizes)
+    cells = torch.split(sequence.index_select(0, layout.cells), sizes)
     maps = tuple(
         torch.unflatten(part, 0, grid).permute(2, 0, 1) for part, grid in zip(cells, packing.grids, strict=True)
     )
-    return Features(maps, sequence[placement.prefix])
+    return Features(maps, sequence[layout.prefix])
 
 
 def valid_areas(images: Sequence[Tensor], tokens: Sequence[Tokens], config: EncoderConfig) -> list[Tensor]:
-    """Crop each (3, H, W) image to the area its tokens partition; refuse images they do not belong to."""
+    """Cut each (3, H, W) image to the area its tokens partition; raise InputError if their sizes disagree."""
     if len(images) != len(tokens) or not tokens:
         raise InputError(f"tokens: {len(tokens)} partitions for {len(images)} images; give one for each, at least one")
     areas = []
     for number, (image, partition) in enumerate(zip(images, tokens, strict=True)):
-        # A patch of another size sees the canvas scaled: the partition counts cells, not pixels.
+        # With another patch size the canvas is scaled: the partition counts cells, not pixels.
         height, width = (-(-side * config.patch // CELL) for side in (partition.height, partition.width))
         extent = partition.extent
         canvas = (extent.root_rows * ROOT * config.patch // CELL, extent.root_columns * ROOT * config.patch // CELL)
@@ -101,13 +101,13 @@ def valid_areas(images: Sequence[Tensor], tokens: Sequence[Tokens], config: Enco
 
 
 class PackedRoutes:
-    """The two routes of one packed sequence, inside windows and over whole images, computed once for all blocks."""
+    """The two routes of a packed sequence, inside windows and over whole images, computed once for all blocks."""
 
-    def __init__(self, packing: Packing, placement: Placement, config: EncoderConfig, backend: str | None) -> None:
-        self.packing, self.placement, self.config, self.backend = packing, placement, config, backend
+    def __init__(self, packing: Packing, layout: Layout, config: EncoderConfig, backend: str | None) -> None:
+        self.packing, self.layout, self.config, self.backend = packing, layout, config, backend
 
     def of(self, block: int) -> "PackedRoute":
-        """The route of the block at this number."""
+        """Return the route of a block."""
         return self._over_images if self.config.is_global(block) else self._inside_windows
 
     @cached_property
@@ -121,36 +121,36 @@ class PackedRoutes:
         return PackedRoute(self.packing.windows, self.packing.images, rotations, self._key_bias, self.backend)
 
     def _rotations(self, window: int | None) -> Tensor | None:
-        """(N, head_dim / 2) rotations: by place in the window, or in the image; prefix tokens are not turned."""
+        """Return (N, head_dim / 2) rotations by position in the window or the canvas; prefix tokens are not rotated."""
         if not self.config.rope:
             return None
-        at = self.placement
-        row, column = at.centre_row - 0.5, at.centre_column - 0.5
+        at = self.layout
+        row, column = at.center_row - 0.5, at.center_column - 0.5
         if window is None:
             row, column = row / at.grid_rows, column / at.grid_columns
         else:
-            # Windows are counted in the image, centres in the frame.
-            first_row = at.frame_row - at.row % window
-            first_column = at.frame_column - at.column % window
+            # Windows are counted in the image, centers on the canvas.
+            first_row = at.canvas_row - at.row % window
+            first_column = at.canvas_column - at.column % window
             row, column = (row - first_row) / window, (column - first_column) / window
         turned = rotation(row.float(), column.float(), self.config.head_dim)
         rotations = turned.new_ones(len(self.packing), turned.shape[1])
-        rotations[at.place] = turned
+        rotations[at.slot] = turned
         return rotations
 
     @cached_property
     def _key_bias(self) -> Tensor | None:
-        """(N,) logarithm of the cells each key stands for; None where every key counts once."""
+        """(N,) logarithm of the cells each key covers; None if all keys count once."""
         if not self.config.proportional or self.packing.span.max() == 1:
             return None
-        bias = torch.zeros(len(self.packing), device=self.placement.place.device)
-        bias[self.placement.place] = self.placement.covered.float().log()
+        bias = torch.zeros(len(self.packing), device=self.layout.slot.device)
+        bias[self.layout.slot] = self.layout.covered.float().log()
         return bias
 
 
 @dataclass(frozen=True)
 class PackedRoute(Route):
-    """Attention inside `groups` of a packed sequence; `images` are the runs that live or die together."""
+    """Attention inside `groups` of a packed sequence; drop path acts on the runs of `images`."""
 
     groups: Groups
     images: Groups
@@ -164,12 +164,12 @@ class PackedRoute(Route):
         return attention.merge(attend(q, k, v, self.groups, attention.keys(self.key_bias), self.backend))
 
     def survivors(self, branch: Tensor, rate: float) -> Tensor:
-        """(N, 1) drop-path factors for the (N, D) branch, one draw per image."""
+        """Draw (N, 1) drop-path factors for the (N, D) branch, one per image."""
         draws = draw_survivors(len(self.images.lengths), rate, branch)
         lengths = torch.tensor(self.images.lengths, device=branch.device)
         return torch.repeat_interleave(draws, lengths)[:, None]
 
 
 def build_encoder(name: str, **changes: Any) -> Encoder:
-    """The encoder of a configuration by name, with freshly initialized weights; any field changed by keyword."""
+    """Build the encoder of a configuration by name, with initial weights; change fields by keyword."""
     return Encoder(configuration(name, **changes))

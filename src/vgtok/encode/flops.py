@@ -1,14 +1,12 @@
-"""Count the operations and parameters of an encoder."""
+"""Count the operations of an encoder, and measure the memory of a run."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
 
 from vgtok.encode.config import EncoderConfig
-from vgtok.encode.encoder import Encoder
 from vgtok.encode.packing import Groups, Packing, pack
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokens import Tokens
@@ -22,13 +20,13 @@ class Flops(NamedTuple):
     attention: int
 
 
-def execution_flops(execution: str, config: EncoderConfig, tokens: Tokens) -> Flops:
-    """FLOPs of the execution called 'dense', 'packed' or 'control' over one image with this partition."""
+def encoder_flops(mode: str, config: EncoderConfig, tokens: Tokens) -> Flops:
+    """Count the FLOPs of mode 'dense', 'packed' or 'control' for one image with this partition."""
     rows, columns = config.grid_of(tokens.extent)
-    if execution == "dense":
+    if mode == "dense":
         return Flops(rows * columns * _patch_flops(config), *_grid_flops(config, rows, columns))
     packing = pack([tokens], config)
-    blocks = _packed_flops(config, packing) if execution == "packed" else _grid_flops(config, rows, columns)
+    blocks = _packed_flops(config, packing) if mode == "packed" else _grid_flops(config, rows, columns)
     return Flops(_embedding_flops(config, packing), *blocks)
 
 
@@ -37,8 +35,8 @@ def _patch_flops(config: EncoderConfig) -> int:
 
 
 def _embedding_flops(config: EncoderConfig, packing: Packing) -> int:
-    """Projecting the tokens, fusion included; the position table is read, not multiplied."""
-    total = packing.place.size * _patch_flops(config)
+    """Projection of the tokens and fusion; reading the position table is not counted."""
+    total = packing.slot.size * _patch_flops(config)
     for size in config.fusion:
         span = size // CELL
         tokens = int((packing.span == span).sum())
@@ -67,14 +65,14 @@ def _packed_flops(config: EncoderConfig, packing: Packing) -> tuple[int, int]:
 
 
 def _attention_flops(config: EncoderConfig, groups: Groups) -> int:
-    """Scores and weighted sums of every query with every key of its group, the virtual key included."""
+    """Logits and weighted sums of every query with every key of its group, virtual key included."""
     lengths = np.array(groups.lengths, dtype=np.int64)
     keys = lengths + (np.array(groups.padding) > 0)
     return int((4 * lengths * keys * config.dim).sum())
 
 
 def _grid_flops(config: EncoderConfig, rows: int, columns: int) -> tuple[int, int]:
-    """Blocks on every cell; padded windows pass through the projections and attention in full."""
+    """Blocks on every cell; projections and attention run on padded windows."""
     cells = rows * columns + config.prefix
     linear = attention = 0
     for block in range(config.depth):
@@ -88,29 +86,19 @@ def _grid_flops(config: EncoderConfig, rows: int, columns: int) -> tuple[int, in
     return linear, attention
 
 
-def parameters_of(config: EncoderConfig) -> dict[str, int]:
-    """Parameters of an encoder: the backbone it is without coarse tokens, the fusion, and both."""
-    with torch.device("meta"):
-        encoder = Encoder(config)
-    total = _count(encoder)
-    fusion = 0 if encoder.embedding.fusion is None else _count(encoder.embedding.fusion)
-    return {"backbone": total - fusion, "fusion": fusion, "total": total}
-
-
-def _count(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
+# Threads and memory of a run.
 
 
 def default_threads() -> int:
-    """Threads torch runs one operation on."""
+    """Return the number of threads torch uses for one operation."""
     return torch.get_num_threads()
 
 
 def peak_megabytes(run: Callable[[], object]) -> float:
-    """Largest sum of host tensors alive at once that `run` itself allocated, in MB; what was there does not count."""
+    """Return the peak memory in MB of the CPU tensors that `run` allocates."""
     from torch.profiler import ProfilerActivity, profile
 
-    # The profiler sees every call of the CPU allocator, scratch space inside kernels included.
+    # The profiler records every call of the CPU allocator, also for scratch space inside kernels.
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         run()
     assert profiler.profiler is not None

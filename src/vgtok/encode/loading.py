@@ -1,4 +1,4 @@
-"""Load released weights strictly: one filter for each source's names, every tensor checked."""
+"""Load weights strictly: a filter per source renames its tensors, and every tensor must fit."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -17,11 +17,14 @@ State = Mapping[str, Tensor]
 Filter = Callable[[State, EncoderConfig], dict[str, Tensor]]
 
 
+# The names each source gives to its tensors.
+
 _BIASES = [
     (r"(blocks\.\d+)\.attn\.q_bias", r"\1.attention.query_bias"),
     (r"(blocks\.\d+)\.attn\.v_bias", r"\1.attention.value_bias"),
     (r"(blocks\.\d+)\.attn\.proj\.", r"\1.attention.out."),
 ]
+
 _TIMM_EMBEDDING = [
     (r"^patch_embed\.proj\.", "embedding.projection."),
     (r"^(out_)?norm\.", "out_norm."),
@@ -29,12 +32,12 @@ _TIMM_EMBEDDING = [
 
 
 def from_vgtok(state: State, config: EncoderConfig) -> dict[str, Tensor]:
-    """This library's own names."""
+    """Keep the names of this library."""
     return dict(state)
 
 
 def from_codetr(state: State, config: EncoderConfig) -> dict[str, Tensor]:
-    """`backbone.*` of a Co-DETR checkpoint; its plain keys hold the averaged weights, so `ema_*` is left out."""
+    """Rename `backbone.*` of a Co-DETR checkpoint; its plain keys hold the averaged weights, so skip `ema_*`."""
     backbone = {name.removeprefix("backbone."): t for name, t in state.items() if name.startswith("backbone.")}
     names = [
         (r"^rope_win\..*|^blocks\.\d+\.attn\.rope\..*", ""),
@@ -50,7 +53,7 @@ def from_codetr(state: State, config: EncoderConfig) -> dict[str, Tensor]:
 
 
 def from_timm(state: State, config: EncoderConfig) -> dict[str, Tensor]:
-    """A timm ViT, DeiT or EVA-02."""
+    """Rename the weights of a timm ViT, DeiT or EVA-02."""
     names = [
         (r"^(head|head_dist|fc_norm|pre_logits|rope)\..*", ""),
         (r"(blocks\.\d+)\.attn\.qkv\.", r"\1.attention.qkv."),
@@ -69,7 +72,7 @@ def from_timm(state: State, config: EncoderConfig) -> dict[str, Tensor]:
 
 
 def from_transformers(state: State, config: EncoderConfig) -> dict[str, Tensor]:
-    """A transformers ViT or DINOv2, by its names in memory or in files, with or without a task head around it."""
+    """Rename the weights of a transformers ViT or DINOv2, in memory or from a file, with or without a task head."""
     names = [
         (r"^(vit|dinov2)\.", ""),
         (r"^(classifier|pooler)\..*|^embeddings\.mask_token", ""),
@@ -92,7 +95,7 @@ def from_transformers(state: State, config: EncoderConfig) -> dict[str, Tensor]:
     return _assembled(_renamed(state, names), config)
 
 
-SOURCES: dict[str, Filter] = {
+WEIGHT_FILTERS: dict[str, Filter] = {
     "vgtok": from_vgtok,
     "codetr": from_codetr,
     "timm": from_timm,
@@ -102,7 +105,7 @@ SOURCES: dict[str, Filter] = {
 
 
 def _renamed(state: State, names: list[tuple[str, str]]) -> dict[str, Tensor]:
-    """Apply every (pattern, new name) in turn; a name that becomes empty is left out."""
+    """Apply every (pattern, new name) in turn; drop tensors whose name becomes empty."""
     renamed = {}
     for name, tensor in state.items():
         for pattern, replacement in names:
@@ -113,7 +116,7 @@ def _renamed(state: State, names: list[tuple[str, str]]) -> dict[str, Tensor]:
 
 
 def _assembled(state: dict[str, Tensor], config: EncoderConfig) -> dict[str, Tensor]:
-    """Fuse q, k and v, part a fused gate, flatten the patch convolution, cut the position table in prefix and grid."""
+    """Fuse q, k and v, split a fused gate, flatten the patch convolution, split positions into prefix and grid."""
     for block in range(config.depth):
         stem = f"blocks.{block}.attention"
         for kind in ("weight", "bias"):
@@ -145,17 +148,19 @@ def _assembled(state: dict[str, Tensor], config: EncoderConfig) -> dict[str, Ten
     return state
 
 
+# Reading and checking files.
+
 _FUSION = "embedding.fusion."
 
 
 def load_weights(encoder: Encoder, path: str | Path, source: str) -> None:
-    """Load a checkpoint made by `source` (vgtok, codetr, timm or transformers) into an encoder.
+    """Load a checkpoint of `source` (vgtok, codetr, timm or transformers) into an encoder.
 
-    Every tensor must find its place. Only the fusion, which no foreign checkpoint has, may stay as initialised: zero.
+    Every tensor must match. Only the fusion, which checkpoints of other sources lack, may keep its initial zeros.
     """
-    if source not in SOURCES:
-        raise InputError(f"source: '{source}' is not one of {', '.join(SOURCES)}")
-    state = SOURCES[source](read_state(Path(path)), encoder.config)
+    if source not in WEIGHT_FILTERS:
+        raise InputError(f"source: '{source}' is not one of {', '.join(WEIGHT_FILTERS)}")
+    state = WEIGHT_FILTERS[source](read_state(Path(path)), encoder.config)
     if not any(name.startswith(_FUSION) for name in state):
         state.update({name: t for name, t in encoder.state_dict().items() if name.startswith(_FUSION)})
     check_state(state, encoder, str(path))
@@ -163,16 +168,16 @@ def load_weights(encoder: Encoder, path: str | Path, source: str) -> None:
 
 
 def check_state(state: Mapping[str, Tensor], module: nn.Module, origin: str) -> None:
-    """Refuse a state dict that does not fit a module, naming every missing, extra and misshapen tensor."""
+    """Raise InputError if a state dict does not fit a module, naming every missing, extra and misshapen tensor."""
     wanted = module.state_dict()
     check_tensors(state, wanted, f"{origin}: does not fit this {type(module).__name__}")
     for name, tensor in state.items():
         if tensor.is_floating_point() != wanted[name].is_floating_point():
-            raise InputError(f"{origin}: {name} holds {tensor.dtype} instead of {wanted[name].dtype}; make it anew")
+            raise InputError(f"{origin}: {name} holds {tensor.dtype} instead of {wanted[name].dtype}; save it again")
 
 
 def check_tensors(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], verdict: str) -> None:
-    """Refuse tensors that differ from the wanted ones in name or shape; `verdict` opens the message."""
+    """Raise InputError if tensors differ from the wanted ones in name or shape; `verdict` starts the message."""
     missing = sorted(wanted.keys() - state.keys())
     extra = sorted(state.keys() - wanted.keys())
     misshapen = [
@@ -190,9 +195,9 @@ def check_tensors(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], ver
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
-    """The tensors of a .safetensors file, or of a torch file that holds nothing but tensors and plain values.
+    """Read the tensors of a .safetensors file, or of a torch file of tensors and plain values.
 
-    A file with a NaN or infinite weight is refused: nothing it computes would mean anything.
+    Raise InputError if a weight is NaN or infinite.
     """
     if not (is_there(path) and path.is_file()):
         raise InputError(f"{path}: no such file")
@@ -210,11 +215,11 @@ def _read(path: Path) -> dict[str, Tensor]:
 
         try:
             return load_file(path)
-        # Beside its own error it raises those of the mapping, of torch and of names that are not text.
+        # It also raises errors of memory mapping, of torch and of names that are not text.
         except (SafetensorError, OSError, ValueError, RuntimeError, KeyError, MemoryError) as error:
             raise InputError(f"{path}: not a safetensors file ({_first_line(error)})") from None
     try:
-        # weights_only refuses anything that would run code while it is unpickled.
+        # weights_only refuses pickles that would run code.
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise InputError(f"{path}: not a file of plain tensors ({_first_line(error)})") from None

@@ -1,4 +1,4 @@
-"""Tokens in the order the encoder reads them: one sequence and its attention groups; no torch."""
+"""Pack the tokens of several images into one sequence with attention groups; imports no torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from vgtok.tokenize.tokens import Tokens
 
 @dataclass(frozen=True)
 class Crop:
-    """The corner (`x`, `y`) of a crop in a frame of `height` x `width`, all in canvas pixels."""
+    """The corner (`x`, `y`) of a crop on a canvas of `canvas_height` x `canvas_width`, in canvas pixels."""
 
     x: int
     y: int
-    height: int
-    width: int
+    canvas_height: int
+    canvas_width: int
 
     def __post_init__(self) -> None:
         if self.x % CELL or self.y % CELL or self.x < 0 or self.y < 0:
-            raise InputError(f"crop: its corner ({self.x}, {self.y}) does not lie on the {CELL}-px grid of the frame")
+            raise InputError(f"crop: its corner ({self.x}, {self.y}) does not lie on the {CELL}-px grid of the canvas")
 
     @property
     def corner(self) -> tuple[int, int]:
@@ -32,25 +32,24 @@ class Crop:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of cells of the whole frame."""
-        return -(-self.height // CELL), -(-self.width // CELL)
+        """Rows and columns of cells of the whole canvas."""
+        return -(-self.canvas_height // CELL), -(-self.canvas_width // CELL)
 
 
-def whole_frame(grid: tuple[int, int]) -> Crop:
-    """The crop that is all of a frame of (rows, columns) cells."""
+def whole_canvas(grid: tuple[int, int]) -> Crop:
+    """Return the crop that is a whole canvas of (rows, columns) cells."""
     return Crop(0, 0, grid[0] * CELL, grid[1] * CELL)
 
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Groups:
     """Contiguous runs of a packed sequence that attend among themselves.
 
-    `lengths` has one entry per run; `padding` is how many zero cells of the dense model act as further keys of the
-    run, whole or, when scaled, a fraction.
+    `lengths` has one entry per run; `padding` is the number of zero cells of the dense model that act as further keys
+    of the run, a fraction if scaled.
     """
 
     lengths: tuple[int, ...]
@@ -59,13 +58,13 @@ class Groups:
 
 @dataclass(frozen=True)
 class Packing:
-    """Layout of N packed tokens, prefix tokens of each image first.
+    """The order of N packed tokens, prefix tokens of each image first.
 
-    Over the N' tokens that stand for regions: `image` (N',) which image, `row`, `column` (N',) first cell, `span`
-    (N',) side in cells. `place` (N',) is where each goes in the sequence of N, `prefix` (B, P) where the prefix
-    tokens go. `cells` (sum of rows x columns,) is the sequence place of the token that covers each cell of each image
-    in reading order: the one scatter back. `grids` are the (rows, columns) of cells of the images, `crops` where each
-    lies in its frame.
+    For the N' tokens that stand for regions: `image` (N',) which image, `row`, `column` (N',) first cell, `span` (N',)
+    side in cells, `slot` (N',) index in the sequence of N. `prefix` (B, P) holds the indices of the prefix tokens.
+    `cells` (sum of rows x columns,) is the index of the token that covers each cell of each image in reading order:
+    the gather back to dense maps. `grids` are the (rows, columns) of cells of the images, `crops` the position of each
+    on its canvas.
     """
 
     grids: tuple[tuple[int, int], ...]
@@ -74,28 +73,28 @@ class Packing:
     row: Ints
     column: Ints
     span: Ints
-    place: Ints
+    slot: Ints
     prefix: Ints
     cells: Ints
     windows: Groups
     images: Groups
 
     def __len__(self) -> int:
-        return self.place.size + self.prefix.size
+        return self.slot.size + self.prefix.size
 
     @property
     def covered(self) -> tuple[Ints, Ints]:
-        """(N',) rows and columns of cells of each token that lie on its grid: fewer than its span at a ragged edge."""
+        """(N',) rows and columns of cells of each token inside its grid; fewer than its span at a ragged edge."""
         rows, columns = np.array(self.grids, dtype=np.int64)[self.image].T
         return np.minimum(self.span, rows - self.row), np.minimum(self.span, columns - self.column)
 
 
 def pack(tokens: Sequence[Tokens], config: EncoderConfig, crops: Sequence[Crop] | None = None) -> Packing:
-    """Lay out the partitions of B images, whole frames unless `crops` say otherwise, as one sequence."""
+    """Pack the partitions of B images, whole canvases by default or `crops` of them, as one sequence."""
     if crops is not None and config.grid_multiple > 1:
-        raise InputError("crops: a model that pads its frames reads them whole; train with grid_multiple=1")
+        raise InputError("crops: a model that pads its grid reads whole canvases; train with grid_multiple=1")
     grids = tuple(config.grid_of(t.extent) for t in tokens)
-    crops = tuple(map(whole_frame, grids)) if crops is None else tuple(crops)
+    crops = tuple(map(whole_canvas, grids)) if crops is None else tuple(crops)
     _check(crops, grids)
     image = np.repeat(np.arange(len(tokens)), [len(t) for t in tokens])
     row, column, span = (
@@ -111,7 +110,7 @@ def pack(tokens: Sequence[Tokens], config: EncoderConfig, crops: Sequence[Crop] 
     # Stable: inside a window tokens keep the tokenizer's Z-order.
     order = np.argsort(group, kind="stable")
     image, row, column, span, group = (values[order] for values in (image, row, column, span, group))
-    place = np.arange(image.size) + (image + 1) * config.prefix
+    slot = np.arange(image.size) + (image + 1) * config.prefix
     starts = np.searchsorted(image, np.arange(len(tokens))) + np.arange(len(tokens)) * config.prefix
     prefix = starts[:, None] + np.arange(config.prefix)[None]
     return Packing(
@@ -121,9 +120,9 @@ def pack(tokens: Sequence[Tokens], config: EncoderConfig, crops: Sequence[Crop] 
         row=row,
         column=column,
         span=span,
-        place=place,
+        slot=slot,
         prefix=prefix,
-        cells=_covering_places(grids, image, row, column, span, place),
+        cells=_covering_slots(grids, image, row, column, span, slot),
         windows=_window_groups(grids, group, window, down, across, config),
         images=Groups(
             tuple(int(n) + config.prefix for n in np.bincount(image, minlength=len(tokens))), (0.0,) * len(tokens)
@@ -134,11 +133,11 @@ def pack(tokens: Sequence[Tokens], config: EncoderConfig, crops: Sequence[Crop] 
 def _with_padding(
     grids: Sequence[tuple[int, int]], image: Ints, row: Ints, column: Ints, span: Ints
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """The tokens, each (N',), and after them a token of one cell for every cell of the grids that none covers."""
+    """Append a token of one cell for every cell of the grids that no token covers; all arrays are (N',)."""
     extra_image, extra_row, extra_column = [image], [row], [column]
     for number, grid in enumerate(grids):
         own = image == number
-        covering = _covering_places([grid], image[own] * 0, row[own], column[own], span[own], np.ones_like(row[own]))
+        covering = _covering_slots([grid], image[own] * 0, row[own], column[own], span[own], np.ones_like(row[own]))
         down, right = np.nonzero(covering.reshape(grid) == 0)
         extra_image.append(np.full(down.size, number, dtype=np.int64))
         extra_row.append(down.astype(np.int64))
@@ -152,13 +151,13 @@ def _check(crops: Sequence[Crop], grids: Sequence[tuple[int, int]]) -> None:
         raise InputError(f"crops: {len(crops)} for {len(grids)} images; give one for each, or none")
     for crop, (rows, columns) in zip(crops, grids, strict=True):
         if crop.corner[0] + rows > crop.grid[0] or crop.corner[1] + columns > crop.grid[1]:
-            raise InputError(f"crops: {rows} x {columns} cells at {crop.corner} leave their frame of {crop.grid}")
+            raise InputError(f"crops: {rows} x {columns} cells at {crop.corner} leave their canvas of {crop.grid}")
 
 
-def _covering_places(
-    grids: Sequence[tuple[int, int]], image: Ints, row: Ints, column: Ints, span: Ints, place: Ints
+def _covering_slots(
+    grids: Sequence[tuple[int, int]], image: Ints, row: Ints, column: Ints, span: Ints, slot: Ints
 ) -> Ints:
-    """Sequence place of the token over each cell, images one after another in reading order; 0 where there is none."""
+    """Return the slot of the token over each cell, image by image in reading order; 0 where there is none."""
     shape = np.array(grids, dtype=np.int64)
     first_cell = np.concatenate([[0], np.cumsum(shape.prod(axis=1))])
     covering = np.zeros(first_cell[-1], dtype=np.int64)
@@ -169,14 +168,14 @@ def _covering_places(
             # At a ragged edge a token reaches beyond its grid; those cells do not exist.
             inside = chosen & (row + down < rows) & (column + right < columns)
             cell = first_cell[image[inside]] + (row[inside] + down) * columns[inside] + column[inside] + right
-            covering[cell] = place[inside]
+            covering[cell] = slot[inside]
     return covering
 
 
 def _window_groups(
     grids: Sequence[tuple[int, int]], group: Ints, window: int, down: int, across: int, config: EncoderConfig
 ) -> Groups:
-    """Lengths of the runs of equal `group`, and the zero cells each run's window holds in the dense model."""
+    """Return the lengths of the runs of equal `group` and the zero cells of each run's window in the dense model."""
     number, lengths = np.unique(group, return_counts=True)
     image, within = np.divmod(number, down * across)
     rows, columns = np.array(grids, dtype=np.int64)[image].T

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.evaluate.detections import Detections, GroundTruth
+from vgtok.overlap import iou_xywh
 
 INSIDE = 0.5
 """The share of a box's area in the union of ignored regions from which it lies inside."""
@@ -82,21 +83,10 @@ def _finds_a_box(detections: Detections, truth: GroundTruth) -> NDArray[np.bool_
     edges = np.searchsorted(truth.image[scored], np.arange(len(truth.regions) + 1))
     for index, members in _by_image(detections.image, len(truth.regions)):
         boxes = scored[edges[index] : edges[index + 1]]
-        overlap = iou(detections.boxes[members], truth.boxes[boxes])
+        overlap = iou_xywh(detections.boxes[members], truth.boxes[boxes])
         overlap[detections.labels[members, None] != truth.labels[None, boxes]] = 0
         found[members] = (overlap >= _FOUND).any(axis=1)
     return found
-
-
-def iou(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(N, M) intersection over union of boxes given as x y width height."""
-    low = np.maximum(one[:, None, :2], other[None, :, :2])
-    high = np.minimum((one[:, :2] + one[:, 2:])[:, None], (other[:, :2] + other[:, 2:])[None])
-    shared = np.prod(np.maximum(high - low, 0), axis=2)
-    union = np.prod(one[:, None, 2:], axis=2) + np.prod(other[None, :, 2:], axis=2) - shared
-    overlap: NDArray[np.float64] = np.zeros_like(shared)
-    np.divide(shared, union, out=overlap, where=union > 0)
-    return overlap
 
 
 def _by_image(image: NDArray[np.int64], images: int) -> Iterator[tuple[int, NDArray[np.int64]]]:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from vgtok.errors import InputError
 from vgtok.evaluate.detections import Detections, GroundTruth
 from vgtok.evaluate.evaluation import Scored
-from vgtok.evaluate.ignored import iou
 from vgtok.evaluate.protocols import EVERYTHING, Protocol
 from vgtok.evaluate.scoring import THRESHOLDS
+from vgtok.overlap import corners, intersections, iou_xywh
 
 RUNS = 3
 """Runs behind every trained cell of the paper."""
@@ -124,7 +124,7 @@ def _match(
     # Scored boxes first: a detection takes an ignored one only where no other is left.
     boxes = boxes[np.argsort(ignored[boxes], kind="stable")]
     crowd, skipped = truth.crowd[boxes], ignored[boxes]
-    overlap = iou(detections.boxes[members[places]], truth.boxes[boxes])
+    overlap = iou_xywh(detections.boxes[members[places]], truth.boxes[boxes])
     if crowd.any():
         overlap[:, crowd] = _inside(detections.boxes[members[places]], truth.boxes[boxes[crowd]])
     limits = np.minimum(THRESHOLDS, 1 - 1e-10)[:, None]
@@ -143,10 +143,8 @@ def _match(
 
 def _inside(detections: NDArray[np.float64], crowds: NDArray[np.float64]) -> NDArray[np.float64]:
     """(N, M) share of each detection inside each crowd, both x y width height."""
-    low = np.maximum(detections[:, None, :2], crowds[None, :, :2])
-    high = np.minimum((detections[:, :2] + detections[:, 2:])[:, None], (crowds[:, :2] + crowds[:, 2:])[None])
     areas = np.prod(detections[:, 2:], axis=1)[:, None]
-    return np.asarray(np.prod(np.maximum(high - low, 0), axis=2) / np.maximum(areas, 1e-12))
+    return np.asarray(intersections(corners(detections), corners(crowds)) / np.maximum(areas, 1e-12))
 
 
 def _average_precision(verdict: Verdicts, counts: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -1,4 +1,7 @@
-"""What an exported file must know of its model, and the arrays its graph takes; no torch."""
+"""The description stored in an exported file, and the input arrays of its graph; no torch.
+
+A canvas and its partition enter, arrays of fixed shape leave: tokens by number, attention windows as slots.
+"""
 
 import json
 from collections.abc import Mapping
@@ -11,17 +14,16 @@ from numpy.typing import NDArray
 from vgtok.detect.config import Head
 from vgtok.encode.config import EncoderConfig
 from vgtok.encode.packing import pack
-from vgtok.errors import InputError
-from vgtok.fields import check_fields
+from vgtok.errors import InputError, check_fields
 from vgtok.tokenize.canvas import Canvas
 from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent
 from vgtok.tokenize.tokens import Tokens
 
 SPANS = (CELL // CELL, NODE // CELL, ROOT // CELL)
-"""Sides of the three kinds of tokens in cells, in the order of the numbering."""
+"""Sides of the three sizes of tokens in cells, in the order in which tokens are numbered."""
 
 _SHORTER = 0.75
-"""A window of lower rank opens a shorter bucket once it needs at most this share of the slots."""
+"""A new, shorter bucket starts once a window needs at most this share of the current one's slots."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,14 @@ class Bucket:
 
 
 def uniform_grids(extent: Extent) -> list[tuple[int, int]]:
-    """(rows, columns) of the tokens of each span, where all tokens have it."""
+    """Return the (rows, columns) of the uniform partition of each span."""
     return [(extent.rows(span * CELL), extent.columns(span * CELL)) for span in SPANS]
 
 
 def token_numbers(
     extent: Extent, row: NDArray[np.int64], column: NDArray[np.int64], span: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """(N,) numbers of tokens given by first cell and side in cells, each (N,)."""
+    """Return the (N,) numbers of tokens given by their first cell and side in cells, each (N,)."""
     grids = uniform_grids(extent)
     first = np.cumsum([0, *(rows * columns for rows, columns in grids[:-1])])
     kind = np.searchsorted(SPANS, span)
@@ -49,10 +51,10 @@ def token_numbers(
 
 
 def window_buckets(extent: Extent, config: EncoderConfig, tokens: int | None) -> tuple[Bucket, ...]:
-    """Slots that hold the windows of every partition of this extent into `tokens` tokens, or into any number.
+    """Return slots for the windows of every partition of this extent into `tokens` tokens, or into any number.
 
-    Of N tokens the window of rank k has at most N / k; so windows beyond the fullest few get fewer slots than they have
-    cells. A window at a ragged edge needs one slot more, for its padding.
+    Of N tokens the k-th fullest window has at most N / k, so all but the fullest windows get fewer slots than they have
+    cells. A window with padding needs one more slot.
     """
     if config.window is None:
         return ()
@@ -75,12 +77,17 @@ def window_buckets(extent: Extent, config: EncoderConfig, tokens: int | None) ->
 def graph_inputs(
     canvas: Canvas, tokens: Tokens, config: EncoderConfig, buckets: tuple[Bucket, ...]
 ) -> dict[str, NDArray[Any]]:
-    """What a graph takes for one frame of H x W px, padded to whole roots, and its partition into N tokens.
+    """Return the inputs of a graph for one canvas of H x W px, padded to whole roots, and its partition into N tokens.
 
-    `frame` (H, W, 3) uint8 and `valid` (2,) its height and width without padding; `number` (N,) of each token; `cells`
-    (rows * columns,) the place in the sequence of the token over each cell. With windows also `occupant` (S,) the token
-    in each slot, N where it is a padded cell, `weight` (S,) how many cells that key stands for, 0 for an empty slot,
-    and `slot` (N,) where each token went.
+    | array      | shape              | content                                                                 |
+    |------------|--------------------|-------------------------------------------------------------------------|
+    | `frame`    | (H, W, 3) uint8    | pixels                                                                  |
+    | `valid`    | (2,)               | height and width without padding                                        |
+    | `number`   | (N,)               | number of each token                                                    |
+    | `cells`    | (rows * columns,)  | place in the sequence of the token over each cell                       |
+    | `occupant` | (S,), with windows | token in each slot, N for padding                                       |
+    | `weight`   | (S,), with windows | number of cells the key of a slot stands for, 0 for an empty slot       |
+    | `slot`     | (N,), with windows | slot of each token                                                      |
     """
     packing = pack([tokens], config)
     inputs: dict[str, NDArray[Any]] = {
@@ -96,7 +103,7 @@ def graph_inputs(
     starts = np.empty(order.size, dtype=np.int64)
     slots = np.repeat([bucket.slots for bucket in buckets], [bucket.windows for bucket in buckets])
     starts[order] = np.cumsum(slots) - slots
-    # Tokens are packed window by window: within a window, slots follow one another.
+    # Tokens are packed window by window; the slots of a window are consecutive.
     inside = np.arange(len(tokens)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     slot = np.repeat(starts, lengths) + inside
     occupant = np.full(int(slots.sum()), len(tokens), dtype=np.int64)
@@ -110,7 +117,7 @@ def graph_inputs(
 
 
 def _window_cells(extent: Extent, window: int, size: int) -> NDArray[np.int64]:
-    """(windows,) how many patches of `size` px each window of `window` cells a side has inside the extent."""
+    """Return the (windows,) number of patches of `size` px inside the extent, for windows of `window` cells a side."""
     per_window = window * CELL // size
     rows, columns = (
         np.minimum(per_window, count - np.arange(0, count, per_window))
@@ -120,7 +127,7 @@ def _window_cells(extent: Extent, window: int, size: int) -> NDArray[np.int64]:
 
 
 def _padding_counts(valid: NDArray[np.int64], config: EncoderConfig) -> NDArray[np.int64]:
-    """(windows,) zero cells that act as keys, before any scaling."""
+    """Return the (windows,) number of padded cells that act as keys, before any scaling."""
     assert config.window is not None
     return np.zeros_like(valid) if config.padding == "dropped" else config.window**2 - valid
 
@@ -131,10 +138,20 @@ FORMAT_VERSION = "1"
 
 @dataclass(frozen=True)
 class Description:
-    """One exported graph: a frame of `width` x `height` px, read as `tokens` tokens, or any number where `dynamic`.
+    """Description of one exported graph.
 
-    `model` is the name it was exported by, `names` are the classes, `buckets` the slots of its attention windows.
-    `head` is the one whose candidates it returns, `atss_suppression` how those of the ATSS head are thinned out.
+    | field              | meaning                                                       |
+    |--------------------|---------------------------------------------------------------|
+    | `model`            | name of the exported model                                    |
+    | `names`            | class names, in label order                                   |
+    | `width`, `height`  | canvas in pixels                                              |
+    | `tokens`           | number of tokens per image, the default if `dynamic`          |
+    | `dynamic`          | whether the graph takes any number of tokens                  |
+    | `encoder`          | configuration of the encoder                                  |
+    | `buckets`          | slots of the attention windows                                |
+    | `head`             | head whose candidates the graph returns                       |
+    | `license`          | license note of the model                                     |
+    | `atss_suppression` | suppression of the ATSS head, "hard" or "soft"                |
     """
 
     model: str
@@ -146,7 +163,7 @@ class Description:
     encoder: EncoderConfig
     buckets: tuple[Bucket, ...]
     head: Head
-    licence: str
+    license: str
     atss_suppression: str = "hard"
 
     def __post_init__(self) -> None:
@@ -156,11 +173,11 @@ class Description:
 
     @property
     def extent(self) -> Extent:
-        """The valid area of the canvas."""
+        """Valid area of the canvas."""
         return Extent(self.height, self.width)
 
     def to_properties(self) -> dict[str, str]:
-        """Text by name; mean and std, on a scale of 0 to 255, are what the graph itself normalises with."""
+        """Return the metadata of the file, text by name; the graph applies mean and std, on a scale of 0 to 255."""
         return {
             "format": FORMAT,
             "version": FORMAT_VERSION,
@@ -174,15 +191,15 @@ class Description:
             "encoder": json.dumps(asdict(self.encoder)),
             "buckets": json.dumps([[bucket.windows, bucket.slots] for bucket in self.buckets]),
             "head": self.head,
-            "licence": self.licence,
+            "license": self.license,
             "atss_suppression": self.atss_suppression,
         }
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], origin: str) -> "Description":
-        """The description in a file's properties; `origin` is what errors call the file."""
+        """Read a description from the metadata of a file; errors call the file `origin`."""
         if properties.get("format") != FORMAT:
-            raise InputError(f"{origin}: not written by 'vgtok export onnx', so nothing says how to feed it")
+            raise InputError(f"{origin}: not written by 'vgtok export onnx', so its inputs are unknown")
         if properties.get("version") != FORMAT_VERSION:
             raise InputError(
                 f"{origin}: format {properties.get('version')}, but this release reads {FORMAT_VERSION}; export it anew"
@@ -202,7 +219,7 @@ class Description:
                 encoder=EncoderConfig(**settings),
                 buckets=tuple(Bucket(*pair) for pair in _listed(properties["buckets"])),
                 head=cast(Head, properties["head"]),
-                licence=properties["licence"],
+                license=properties["license"] if "license" in properties else properties["licence"],
                 atss_suppression=properties.get("atss_suppression", "hard"),
             )
         except InputError as error:

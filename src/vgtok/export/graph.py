@@ -1,4 +1,7 @@
-"""The detector as a graph of static shapes that ONNX can hold."""
+"""The detector as a module of static shapes that ONNX can express.
+
+Tokens enter by number: every token of every size a canvas can have is a row of constant tables.
+"""
 
 from dataclasses import dataclass
 
@@ -7,12 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vgtok.detect.boxes import Prediction
 from vgtok.detect.config import Head
 from vgtok.detect.model import CoDetr
-from vgtok.detect.nms import Prediction, candidates
+from vgtok.detect.query_head import candidates
 from vgtok.encode.block import Attention, Route
 from vgtok.encode.config import Resampling
-from vgtok.encode.embed import Embedding, Fusion, place, resample
+from vgtok.encode.embed import Embedding, Fusion, lay_out, resample
 from vgtok.encode.encoder import Encoder, PackedRoutes
 from vgtok.encode.packing import pack
 from vgtok.export.description import SPANS, Bucket, token_numbers, uniform_grids
@@ -22,10 +26,10 @@ from vgtok.tokenize.tokens import Tokens
 
 @dataclass(frozen=True)
 class TokenTables:
-    """Rows are token numbers: `position` (T, D), `key_bias` (T,) the logarithm of the cells a token covers.
+    """Constants per token number: `position` (T, D), `key_bias` (T,) the logarithm of the cells a token covers.
 
-    `rotations` has (T, head_dim / 2, 2) cosines and sines for windowed (False) and global (True) blocks, as far as the
-    encoder has them and turns its queries at all.
+    `rotations` has (T, head_dim / 2, 2) cosines and sines for windowed (False) and global (True) blocks, if the encoder
+    has such blocks and rotates its queries.
     """
 
     position: Tensor
@@ -34,30 +38,30 @@ class TokenTables:
 
 
 def token_tables(encoder: Encoder, extent: Extent) -> TokenTables:
-    """Constants of all tokens of a canvas whose valid area is `extent`."""
+    """Return the constants of all tokens of a canvas with this valid area."""
     config, device = encoder.config, encoder.embedding.table.device
     total = sum(rows * columns for rows, columns in uniform_grids(extent))
     tables = TokenTables(torch.empty(total, config.dim), torch.empty(total), {})
     examples = {config.is_global(number): number for number in range(config.depth)} if config.rope else {}
     for span in SPANS:
         packing = pack([_uniform(extent, span)], config)
-        placement = place(packing, config, device)
+        layout = lay_out(packing, config, device)
         number = torch.from_numpy(token_numbers(extent, packing.row, packing.column, packing.span))
         everyone = torch.arange(len(number), device=device)
-        tables.position[number] = encoder.embedding.position(placement, everyone, span).float().cpu()
-        tables.key_bias[number] = placement.covered.float().log().cpu()
-        routes = PackedRoutes(packing, placement, config, None)
+        tables.position[number] = encoder.embedding.position(layout, everyone, span).float().cpu()
+        tables.key_bias[number] = layout.covered.float().log().cpu()
+        routes = PackedRoutes(packing, layout, config, None)
         for overall, block in examples.items():
             rotations = routes.of(block).rotations
             assert rotations is not None
             # ONNX has no complex numbers.
-            parts = torch.view_as_real(rotations[placement.place]).cpu()
+            parts = torch.view_as_real(rotations[layout.slot]).cpu()
             tables.rotations.setdefault(overall, torch.empty(total, *parts.shape[1:]))[number] = parts
     return tables
 
 
 def _uniform(extent: Extent, span: int) -> Tokens:
-    """The partition of an extent into tokens of one size."""
+    """Return the partition of an extent into tokens of one size."""
     side = span * CELL
     rows, columns = extent.rows(side), extent.columns(side)
     y, x = np.divmod(np.arange(rows * columns, dtype=np.int32), np.int32(columns))
@@ -68,7 +72,7 @@ def _uniform(extent: Extent, span: int) -> Tokens:
 
 
 class EmbeddingGraph(nn.Module):
-    """An embedding's projection, fusion and prefix over all tokens of a canvas, `position` (T, D) given."""
+    """Projection, fusion and prefix of an embedding over all tokens of a canvas; `position` is (T, D)."""
 
     mean: Tensor
     std: Tensor
@@ -88,10 +92,10 @@ class EmbeddingGraph(nn.Module):
             self.register_buffer(f"across{span}", torch.kron(down, torch.eye(3)).T.contiguous())
 
     def forward(self, frame: Tensor, valid: Tensor, number: Tensor) -> Tensor:
-        """(H, W, 3) uint8, whole roots of which `valid` (2,) px are real, and (N,) numbers to (P + N, D)."""
-        pixels = self._normalised(frame, valid)
+        """Embed the (N,) numbered tokens of an (H, W, 3) uint8 canvas of whole roots, `valid` (2,) px: (P + N, D)."""
+        pixels = self._normalized(frame, valid)
         rows, columns = self.extent.root_rows * ROOT // CELL, self.extent.root_columns * ROOT // CELL
-        # Patches are (16, 48): rows of pixels, channels innermost, as the frame has them.
+        # Patches are (16, 48): rows of pixels, channels innermost, as in the canvas.
         cells = pixels.reshape(rows, CELL, columns, 3 * CELL).transpose(1, 2).flatten(2)
         patches = [self._real(cells, 1)]
         for span in SPANS[1:]:
@@ -105,8 +109,8 @@ class EmbeddingGraph(nn.Module):
             vectors = vectors + self._fused(self.embedding.fusion, cells)[number]
         return torch.cat([self.embedding.prefix, vectors]) if self.embedding.config.prefix else vectors
 
-    def _normalised(self, frame: Tensor, valid: Tensor) -> Tensor:
-        """(H, W, 3) floats, zero beyond the valid area; where the grid of cells ends, its last cells repeat."""
+    def _normalized(self, frame: Tensor, valid: Tensor) -> Tensor:
+        """Return (H, W, 3) normalized floats, zero beyond the valid area; the last cells repeat beyond the grid."""
         height, width = frame.shape[:2]
         inside_rows, inside_columns = torch.arange(height) < valid[0], torch.arange(width) < valid[1]
         # Channels stay interleaved, (H, 3 W): a last dimension of three is slow to compute on.
@@ -121,7 +125,7 @@ class EmbeddingGraph(nn.Module):
         return pixels
 
     def _fused(self, fusion: Fusion, cells: Tensor) -> Tensor:
-        """(rows, columns, 768) cells to what fusion adds to all tokens, (T, D): nothing to cells."""
+        """Map (rows, columns, 768) cells to what fusion adds to all tokens, (T, D); tokens of one cell get zero."""
         base = _projected(fusion.projection, cells)
         rows, columns, dim = base.shape
         added = []
@@ -136,12 +140,12 @@ class EmbeddingGraph(nn.Module):
         return torch.cat(added)
 
     def _real(self, grid: Tensor, span: int) -> Tensor:
-        """(rows, columns, C) over whole roots to (n, C): the tokens of one span that hold a real pixel."""
+        """Select the tokens of one span with a valid pixel: (rows, columns, C) over whole roots to (n, C)."""
         return grid[: self.extent.rows(span * CELL), : self.extent.columns(span * CELL)].flatten(0, 1)
 
 
 def resampling_matrix(span: int, resampling: Resampling) -> Tensor:
-    """(16, 16 span): the separable, linear map of a region's rows to one patch's, read off the unit vectors."""
+    """Return the (16, 16 span) matrix of the separable, linear resampling of a region's rows to one patch's."""
     side = span * CELL
     # Region n is 1 on its row n: (side, 3, side, side), then as (side, span, span, 3, 16, 16) cells
     regions = torch.eye(side).view(side, 1, side, 1).expand(-1, 3, -1, side)
@@ -156,14 +160,14 @@ def _projected(projection: nn.Linear, patches: Tensor) -> Tensor:
 
 
 _QUERIES_AT_ONCE = 1024
-"""Queries of one chunk: shorter ones are slower, longer ones only larger."""
+"""Queries per chunk: shorter chunks are slower, longer ones only need more memory."""
 
 
 class GraphRoute(Route):
-    """Routes of inference."""
+    """Routes of inference, without stochastic depth."""
 
     def survivors(self, branch: Tensor, rate: float) -> Tensor:
-        """(N, 1) for the (N, D) branch: nothing is dropped."""
+        """Return (N, 1) ones for the (N, D) branch."""
         return torch.ones_like(branch[:, :1])
 
 
@@ -175,10 +179,10 @@ class GlobalRoute(GraphRoute):
     bias: Tensor | None
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
-        """(N, D) to (N, D)."""
+        """Map (N, D) to (N, D)."""
         # 3 of (heads, N, head_dim)
         q, k, v = _projected_heads(attention, x, self.rotations).permute(1, 2, 0, 3).unbind(0)
-        # A dynamic N has no number of chunks.
+        # With a dynamic N the number of chunks is unknown.
         chunks = torch.split(q, _QUERIES_AT_ONCE, dim=1) if isinstance(q.shape[1], int) else (q,)
         read = torch.cat([_attended(chunk, k, v, self.bias) for chunk in chunks], dim=1)
         return attention.merge(read.transpose(0, 1))
@@ -195,7 +199,7 @@ class WindowRoute(GraphRoute):
     slot: Tensor
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
-        """(N, D) to (N, D)."""
+        """Map (N, D) to (N, D)."""
         # A padded cell is zero before the projection, so its query, key and value are the bias: row N.
         padded = torch.unflatten(attention.bias(), 0, (1, 3, attention.heads, -1))
         # (S, 3, heads, head_dim), window after window
@@ -213,7 +217,7 @@ class WindowRoute(GraphRoute):
 
 
 def _projected_heads(attention: Attention, x: Tensor, rotations: Tensor | None) -> Tensor:
-    """(N, D) to (N, 3, heads, head_dim) queries, keys and values, the first two turned."""
+    """Map (N, D) to (N, 3, heads, head_dim) queries, keys and values, the first two rotated."""
     projected = functional.linear(x, attention.qkv.weight, attention.bias())
     qkv = torch.unflatten(projected, 1, (3, attention.heads, -1))
     if rotations is None:
@@ -226,20 +230,47 @@ def _projected_heads(attention: Attention, x: Tensor, rotations: Tensor | None) 
 
 
 def _attended(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
-    """Attention of (..., Q, head_dim) queries over (..., K, head_dim), `bias` broadcast to the (..., Q, K) logits."""
+    """Attend from (..., Q, head_dim) to (..., K, head_dim); `bias` is broadcast to the (..., Q, K) logits."""
     logits = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
     if bias is not None:
         logits = logits + bias
     return torch.matmul(logits.softmax(dim=-1), v)
 
 
+class HeadGraph(nn.Module):
+    """The feature pyramid and the head that predicts."""
+
+    def __init__(self, model: CoDetr, extent: Extent, head: Head) -> None:
+        super().__init__()
+        self.model, self.extent, self.head = model, extent, head
+
+    def forward(self, features: Tensor) -> Prediction:
+        """Map (1, D, rows, columns) to the (K, 4) boxes, (K,) scores and (K,) labels that enter suppression."""
+        head = self.model.query_head
+        encoded = head.encode(self.model.neck(features))
+        if self.head == "atss":
+            assert self.model.atss_head is not None
+            return self.model.atss_head.candidates(head.auxiliary_maps(encoded))
+        prediction = head.decode(encoded, head.propose(encoded), None)[-1]
+        size = (self.extent.rows(CELL) * CELL, self.extent.columns(CELL) * CELL)
+        return candidates(prediction.logits[0], prediction.boxes[0], size, self.model.config.queries)
+
+
 class DetectorGraph(nn.Module):
-    """A frame and the arrays of its partition to the candidates that enter suppression."""
+    """A canvas and the arrays of its partition to the candidates that enter suppression."""
+
+    key_bias: Tensor
 
     def __init__(self, model: CoDetr, extent: Extent, buckets: tuple[Bucket, ...], head: Head) -> None:
         super().__init__()
-        self.encoder = EncoderGraph(model.encoder, extent, buckets)
+        encoder = model.encoder
+        tables = token_tables(encoder, extent)
+        self.encoder, self.extent, self.buckets = encoder, extent, buckets
+        self.embedding = EmbeddingGraph(encoder.embedding, extent, tables.position)
         self.head = HeadGraph(model, extent, head)
+        self.register_buffer("key_bias", tables.key_bias)
+        for overall, rotations in tables.rotations.items():
+            self.register_buffer(_rotations_name(overall), rotations)
 
     def forward(
         self,
@@ -251,58 +282,10 @@ class DetectorGraph(nn.Module):
         weight: Tensor | None = None,
         slot: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The arrays of `graph_inputs` to (K, 4) boxes x0 y0 x1 y1 in canvas px, (K,) scores and (K,) labels.
+        """Return (K, 4) corner boxes in canvas px, (K,) scores, (K,) labels and the (1, D, rows, columns) feature map.
 
-        The fourth is the (1, D, rows, columns) feature map between encoder and head.
+        The arguments are the arrays of `graph_inputs`.
         """
-        features = self.encoder(frame, valid, number, cells, occupant, weight, slot)
-        return (*self.head(features), features)
-
-
-class HeadGraph(nn.Module):
-    """Pyramid and the head that predicts."""
-
-    def __init__(self, model: CoDetr, extent: Extent, head: Head) -> None:
-        super().__init__()
-        self.model, self.extent, self.head = model, extent, head
-
-    def forward(self, features: Tensor) -> Prediction:
-        """(1, D, rows, columns) to the (K, 4) boxes, (K,) scores and (K,) labels that enter suppression."""
-        head = self.model.query_head
-        encoded = head.encode(self.model.neck(features))
-        if self.head == "atss":
-            assert self.model.atss_head is not None
-            return self.model.atss_head.candidates(head.auxiliary_maps(encoded))
-        prediction = head.decode(encoded, head.propose(encoded), None)[-1]
-        size = (self.extent.rows(CELL) * CELL, self.extent.columns(CELL) * CELL)
-        return candidates(prediction.logits[0], prediction.boxes[0], size, self.model.config.queries)
-
-
-class EncoderGraph(nn.Module):
-    """The packed encoder over numbered tokens."""
-
-    key_bias: Tensor
-
-    def __init__(self, encoder: Encoder, extent: Extent, buckets: tuple[Bucket, ...]) -> None:
-        super().__init__()
-        tables = token_tables(encoder, extent)
-        self.encoder, self.extent, self.buckets = encoder, extent, buckets
-        self.embedding = EmbeddingGraph(encoder.embedding, extent, tables.position)
-        self.register_buffer("key_bias", tables.key_bias)
-        for overall, rotations in tables.rotations.items():
-            self.register_buffer(_rotations_name(overall), rotations)
-
-    def forward(
-        self,
-        frame: Tensor,
-        valid: Tensor,
-        number: Tensor,
-        cells: Tensor,
-        occupant: Tensor | None,
-        weight: Tensor | None,
-        slot: Tensor | None,
-    ) -> Tensor:
-        """The arrays of `graph_inputs` to a (1, D, rows, columns) map."""
         config = self.encoder.config
         sequence = self.embedding(frame, valid, number)
         # Prefix tokens count once.
@@ -317,10 +300,11 @@ class EncoderGraph(nn.Module):
         dense = torch.unflatten(
             self.encoder.out_norm(sequence)[cells], 0, (self.extent.rows(CELL), self.extent.columns(CELL))
         )
-        return dense.permute(2, 0, 1)[None]
+        features = dense.permute(2, 0, 1)[None]
+        return (*self.head(features), features)
 
     def _rotations(self, number: Tensor, *, overall: bool) -> Tensor | None:
-        """(P + N, head_dim / 2, 2) cosines and sines of the (N,) numbers; prefix tokens are not turned."""
+        """Return (P + N, head_dim / 2, 2) cosines and sines of the (N,) numbers; prefix tokens are not rotated."""
         table = getattr(self, _rotations_name(overall), None)
         if table is None:
             return None

@@ -1,4 +1,4 @@
-"""A detector to one ONNX file: count checked, network traced, description attached, file written whole."""
+"""Write a detector as one ONNX file: check the token count, trace the network, attach the description."""
 
 import logging
 import warnings
@@ -12,26 +12,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector
 from vgtok.errors import InputError, VGTokError
 from vgtok.export.description import Description, graph_inputs, window_buckets
 from vgtok.export.graph import DetectorGraph
 from vgtok.files import write_bytes
-from vgtok.tokenize.canvas import DEFAULT_SIZE, Canvas, fit_canvas
+from vgtok.tokenize.canvas import Canvas, fit_canvas
 from vgtok.tokenize.geometry import CELL, Extent
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
 
 OPSET = 20
-"""The first in which grids are sampled as torch does."""
+"""The first opset whose GridSample matches torch."""
 
 OUTPUTS = ("boxes", "scores", "labels")
 FEATURES = "features"
-"""The value between encoder and head keeps this name inside the graph."""
+"""Name inside the graph of the feature map between encoder and head."""
 
 _LARGEST_FILE = 2**31 - 1
-"""Bytes a protocol buffer can have."""
+"""Largest size of a protocol buffer in bytes."""
 
 
 def export_onnx(
@@ -44,28 +45,32 @@ def export_onnx(
     head: Head | None = None,
     name: str = "",
 ) -> Description:
-    """Write a detector as a graph for frames of `size` (width, height), its canvas unless given.
+    """Write a detector as a graph for one canvas size; return the description stored in the file.
 
-    Every frame is read as `tokens` tokens, the count nearest to the detector's budget unless given; `dynamic` leaves
-    the number open, and `tokens` is then what the runtime takes. `head` is the one that predicts, the
-    detector's own unless given, `name` what the file calls the model.
+    | argument  | meaning                                                                          |
+    |-----------|----------------------------------------------------------------------------------|
+    | `size`    | canvas (width, height) [default: the detector's canvas]                          |
+    | `tokens`  | number of tokens per image [default: the nearest to the detector's budget]       |
+    | `dynamic` | accept any number of tokens at run time; `tokens` is then the runtime's default  |
+    | `head`    | head that predicts [default: the detector's]                                     |
+    | `name`    | name of the model in the file                                                    |
     """
-    path, head = Path(path), detector.known_head(head or detector.head)
+    path, head = Path(path), detector.model.check_head(head or detector.head)
     if size is None:
-        size = DEFAULT_SIZE if detector.canvas == "native" else detector.canvas
+        size = DEFAULT_CANVAS if detector.canvas == "native" else detector.canvas
     if min(size) < 1:
-        raise InputError(f"size: {size[0]} x {size[1]} px is no frame; give width and height in whole pixels")
+        raise InputError(f"size: {size[0]} x {size[1]} px is no image; give width and height in whole pixels")
     step = CELL * detector.model.encoder.config.grid_multiple
     if step > CELL and (size[0] % step or size[1] % step):
         raise InputError(
-            f"size: this model pads frames to a multiple of {step} px, which a graph does not; export it for sides "
+            f"size: this model pads images to a multiple of {step} px, which a graph does not; export it for sides "
             f"that are one, not {size[0]} x {size[1]}"
         )
     canvas = fit_canvas(np.zeros((size[1], size[0], 3), dtype=np.uint8), "native")
     partition = _partition(canvas, tokens, detector.budget)
     model = detector.model
     if detector.device.type != "cpu":
-        # What is traced must lie together with the constants; the caller's model stays where it is.
+        # The trace needs all tensors on one device; the caller's model stays where it is.
         model = deepcopy(model).cpu()
     config = model.encoder.config
     buckets = window_buckets(canvas.extent, config, None if dynamic else len(partition))
@@ -79,13 +84,13 @@ def export_onnx(
         encoder=config,
         buckets=buckets,
         head=head,
-        licence=detector.licence,
+        license=detector.license,
         atss_suppression=model.config.atss_suppression,
     )
     arrays = graph_inputs(canvas, partition, config, buckets)
     graph = DetectorGraph(model, canvas.extent, buckets, head).eval()
     proto = _traced(graph, arrays, canvas.extent if dynamic else None)
-    # The map between encoder and head is no output, but keeps its name, by which the two can be cut apart.
+    # The feature map is no output but keeps its name, by which encoder and head can be separated.
     proto.graph.value_info.append(proto.graph.output.pop())
     for key, value in description.to_properties().items():
         proto.metadata_props.add(key=key, value=value)
@@ -96,16 +101,16 @@ def export_onnx(
 
 
 def _partition(canvas: Canvas, tokens: int | None, budget: float) -> Tokens:
-    """The partition of a blank canvas into so many tokens, or at the budget where there is no number.
+    """Return a partition of a blank canvas into `tokens` tokens, or by the budget if no number is given.
 
-    What a blank canvas can have, every frame of its size can.
+    A number of tokens that a blank canvas can have is one every image of its size can have.
     """
     extent = canvas.extent
     if tokens is None:
         return Tokenizer(budget=budget, canvas="native").partition(canvas)
     if not extent.roots <= tokens <= extent.dense:
         raise InputError(
-            f"tokens: {tokens} is outside {extent.roots} to {extent.dense}, what a frame of {extent.width} x "
+            f"tokens: {tokens} is outside {extent.roots} to {extent.dense}, what an image of {extent.width} x "
             f"{extent.height} px can have"
         )
 
@@ -124,7 +129,7 @@ def _partition(canvas: Canvas, tokens: int | None, budget: float) -> Tokens:
 
 
 def _traced(graph: DetectorGraph, arrays: dict[str, NDArray[Any]], dynamic: Extent | None) -> Any:
-    """The graph as an ONNX ModelProto; with `dynamic`, for any number of tokens that extent can have."""
+    """Trace the graph to an ONNX ModelProto; with `dynamic`, for any number of tokens that extent can have."""
     shapes: dict[str, dict[int, Any]] | None = None
     if dynamic is not None:
         count = torch.export.Dim("tokens", min=dynamic.roots, max=dynamic.dense)
@@ -150,7 +155,7 @@ def _traced(graph: DetectorGraph, arrays: dict[str, NDArray[Any]], dynamic: Exte
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter speaks of operators we do not use and constants it leaves alone."""
+    """Silence the exporter's messages on operators and constants that do not concern the graph."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,6 +1,6 @@
-"""An exported detector without torch: images of any kind in, results in the caller's pixels out.
+"""`OnnxDetector`, an exported detector without torch: images of any kind in, results in each image's coordinates out.
 
-numpy and OpenCV tokenize and suppress, onnxruntime does the rest.
+numpy and OpenCV tokenize and suppress, onnxruntime runs the network.
 """
 
 import time
@@ -10,31 +10,29 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.detect.numpy_nms import ANCHOR_OVERLAP, LEAST_SCORE, OVERLAP, SOFT_ANCHORS, class_overlaps, greedy, soften
-from vgtok.detect.result import Result, Timings
+from vgtok.detect.config import ANCHOR_IOU, MAX_DETECTIONS, MIN_SCORE, QUERY_IOU, SOFT_ANCHORS
+from vgtok.detect.result import Result, Timings, read_images
 from vgtok.errors import InputError, VGTokError
 from vgtok.export.description import Description, graph_inputs, uniform_grids
+from vgtok.overlap import nms, soft_nms
 from vgtok.tokenize.canvas import Canvas, fit_canvas
-from vgtok.tokenize.images import ImageLike, read_image
+from vgtok.tokenize.images import ImageLike
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
 
-Detections = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]
-"""(K, 4) boxes x0 y0 x1 y1 in canvas pixels, (K,) scores, best first, and (K,) labels."""
-
-MAX_DETECTIONS = 1000
-"""Detections an image keeps unless told otherwise, as `vgtok.Detector` does."""
+Detections = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+"""(K, 4) float32 corner boxes in canvas pixels, (K,) float32 scores, best first, and (K,) int64 labels."""
 
 
 class OnnxDetector:
-    """A file of `vgtok export onnx`, ready to be called like a `vgtok.Detector`.
+    """A file written by `vgtok export onnx`, called like a `vgtok.Detector`.
 
     >>> detector = vgtok.OnnxDetector("model.onnx")       # doctest: +SKIP
     >>> result = detector("frame.jpg")                    # doctest: +SKIP
     """
 
     def __init__(self, path: str | Path, *, threads: int | None = None) -> None:
-        """Open a file; `threads` is how many onnxruntime uses, one per core unless given."""
+        """Open a file; `threads` is the number of threads of onnxruntime [default: one per core]."""
         try:
             import onnxruntime
         except ImportError:
@@ -63,7 +61,7 @@ class OnnxDetector:
 
     @property
     def canvas(self) -> tuple[int, int]:
-        """(width, height) of the frame every image is fitted to."""
+        """(width, height) of the canvas every image is fitted to."""
         return self.description.width, self.description.height
 
     @overload
@@ -97,25 +95,23 @@ class OnnxDetector:
         score_threshold: float = 0.0,
         value_range: tuple[float, float] | None = None,
     ) -> Result | list[Result]:
-        """Detect in one image, or in a list of images one after another.
+        """Detect objects in one image, or in a list of images one after another.
 
-        An image must have the ratio the graph was exported for. `budget`, the share of the dense grid it is read at, is
-        for graphs exported with a dynamic number of tokens. Encoder and head are one graph: its time is under
-        `timings.encoder`, that of suppression under `timings.head`. `value_range` is the (low, high) of black and
-        white, which floats need.
+        An image must have the aspect ratio the graph was exported for. `budget`, the share of the dense grid it is read
+        at, needs a graph exported with a dynamic number of tokens. Encoder and head are one graph: `timings.encoder` is
+        its time, `timings.head` that of suppression. `value_range` is the (low, high) of black and white; floats need
+        it.
         """
-        if max_detections < 1:
-            raise InputError(f"max_detections: {max_detections} is not a number of detections, 1 or more")
         description = self.description
         if budget is not None and not description.dynamic:
             raise InputError(
-                f"budget: this graph reads every frame as {description.tokens} tokens; export with --dynamic to choose"
+                f"budget: this graph reads every image as {description.tokens} tokens; export with --dynamic to choose"
             )
         share = description.tokens / description.extent.dense if budget is None else budget
         reader = Tokenizer(budget=share, canvas=self.canvas)
-        if isinstance(images, list | tuple):
-            return [self._detect(read_image(i, value_range), reader, max_detections, score_threshold) for i in images]
-        return self._detect(read_image(images, value_range), reader, max_detections, score_threshold)
+        pixels = read_images(images, max_detections, value_range)
+        results = [self._detect(image, reader, max_detections, score_threshold) for image in pixels]
+        return results if isinstance(images, list | tuple) else results[0]
 
     def _detect(
         self, pixels: NDArray[np.uint8], reader: Tokenizer, max_detections: int, score_threshold: float
@@ -126,15 +122,12 @@ class OnnxDetector:
         marks.append(time.perf_counter())
         candidates = self.candidates(canvas, tokens)
         marks.append(time.perf_counter())
-        boxes, scores, labels = suppressed(candidates, self.description, (canvas.height, canvas.width), max_detections)
-        placed = canvas.to_source(boxes)
-        # A box wholly in the padding is clipped to nothing.
-        kept = (scores >= score_threshold) & (placed[:, 2] > placed[:, 0]) & (placed[:, 3] > placed[:, 1])
+        found = suppressed(candidates, self.description, (canvas.height, canvas.width), max_detections)
         marks.append(time.perf_counter())
-        return Result(
-            boxes=placed[kept],
-            scores=scores[kept],
-            labels=labels[kept],
+        return Result.from_canvas(
+            found,
+            canvas,
+            score_threshold=score_threshold,
             class_names=self.names,
             tokens=tokens,
             timings=Timings(*(1e3 * np.diff(marks)).tolist()),
@@ -142,17 +135,17 @@ class OnnxDetector:
         )
 
     def candidates(self, canvas: Canvas, tokens: Tokens) -> Detections:
-        """What the graph itself returns for a canvas and its partition, before suppression."""
+        """Return the output of the graph for a canvas and its partition, before suppression."""
         inputs = graph_inputs(canvas, tokens, self.description.encoder, self.description.buckets)
         boxes, scores, labels = self.session.run(None, inputs)
         return boxes, scores, labels
 
     def _fitted(self, canvas: Canvas) -> Canvas:
-        """The canvas, if it is one the graph was exported for."""
+        """Return the canvas; raise unless the graph was exported for its size."""
         wanted = self.description.extent
         fits = uniform_grids(canvas.extent) == uniform_grids(wanted)
         if self.description.encoder.grid_multiple > 1:
-            # What a model that pads makes of a frame depends on its last pixel, and the graph on its size alone.
+            # A model that pads depends on the exact size of the image, a graph on its size in cells alone.
             fits = (canvas.height, canvas.width) == (wanted.height, wanted.width)
         if not fits:
             raise InputError(
@@ -164,15 +157,15 @@ class OnnxDetector:
 
 
 def suppressed(candidates: Detections, description: Description, size: tuple[int, int], most: int) -> Detections:
-    """At most `most` candidates, cut to a frame of (height, width) and suppressed by class as the head does it."""
+    """Clip candidates to `size` (height, width), suppress them as the head does, and return at most `most`."""
     boxes, scores, labels = candidates
     height, width = size
     boxes = np.clip(boxes, 0, np.array([width, height, width, height], dtype=np.float32))
     if description.head == "atss" and description.atss_suppression == "hard":
-        kept = greedy(boxes, scores, labels, ANCHOR_OVERLAP)[:most]
+        kept = nms(boxes, scores, labels, ANCHOR_IOU)[:most]
         return boxes[kept], scores[kept], labels[kept]
-    overlap = OVERLAP
+    threshold = QUERY_IOU
     if description.head == "atss":
-        overlap, most = ANCHOR_OVERLAP, min(most, SOFT_ANCHORS)
-    kept, values = soften(class_overlaps(boxes, labels), scores, overlap, LEAST_SCORE)
+        threshold, most = ANCHOR_IOU, min(most, SOFT_ANCHORS)
+    kept, values = soft_nms(boxes, scores, labels, threshold, MIN_SCORE)
     return boxes[kept[:most]], values[:most], labels[kept[:most]]

@@ -1,4 +1,4 @@
-"""Other people's models at your budget: `wrap` a model of transformers or timm, `unwrap` it again bit for bit."""
+"""Run models of transformers and timm at a token budget: `wrap` a model, and `unwrap` restores it bit for bit."""
 
 from typing import TYPE_CHECKING
 

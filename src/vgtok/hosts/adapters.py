@@ -1,4 +1,4 @@
-"""Describe models of transformers and timm that can run on the tokens of a budget."""
+"""Adapters for the models of transformers and timm that `wrap` supports, one per family."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,18 +16,23 @@ _HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 @dataclass(frozen=True)
 class Host:
-    """One kind of model: `described` gives its configuration, `sizes_fixed` whether it takes one image size only."""
+    """One family of models.
+
+    `method` is the method `wrap` replaces and `filter` renames the weights. `describe` returns the configuration of a
+    model, `has_fixed_size` whether it accepts one image size only, `answer` its output for a (B, P + cells, D) sequence
+    and `normalization` the mean and standard deviation of its images.
+    """
 
     method: str
     filter: Filter
-    described: Callable[[Any], EncoderConfig]
-    sizes_fixed: Callable[[Any, Mapping[str, Any]], bool]
-    answered: Callable[[Any, Tensor, Mapping[str, Any]], Any]
-    normalisation: Callable[[Any], tuple[tuple[float, ...], tuple[float, ...]]]
+    describe: Callable[[Any], EncoderConfig]
+    has_fixed_size: Callable[[Any, Mapping[str, Any]], bool]
+    answer: Callable[[Any, Tensor, Mapping[str, Any]], Any]
+    normalization: Callable[[Any], tuple[tuple[float, ...], tuple[float, ...]]]
 
 
 def find_host(model: nn.Module) -> tuple[nn.Module, Host]:
-    """The backbone inside `model`, itself or below it, and what kind it is; refused where there is none."""
+    """Return the backbone in `model` and its adapter; raise InputError if there is none."""
     for module in model.modules():
         for kind in type(module).__mro__:
             host = HOSTS.get((kind.__module__.partition(".")[0], kind.__name__))
@@ -96,13 +101,13 @@ def _answer_dinov2(model: Any, sequence: Tensor, options: Mapping[str, Any]) -> 
 def _transformers_output(sequence: Tensor, pooled: Tensor | None, options: Mapping[str, Any]) -> Any:
     from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-    # Its fields are annotated as FloatTensor, which half precision is not.
+    # The fields are annotated as FloatTensor, which excludes half precision.
     fields: dict[str, Any] = {"last_hidden_state": sequence, "pooler_output": pooled}
     output = BaseModelOutputWithPooling(**fields)
     return output.to_tuple() if options.get("return_dict") is False else output
 
 
-def _timm_normalisation(model: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _timm_normalization(model: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
     settings = getattr(model, "pretrained_cfg", None) or {}
     return tuple(settings.get("mean", _IMAGENET[0])), tuple(settings.get("std", _IMAGENET[1]))
 
@@ -117,30 +122,30 @@ def _one(size: Any, name: str) -> int:
 _TIMM = Host(
     method="forward_features",
     filter=from_timm,
-    described=_describe_timm,
-    sizes_fixed=lambda model, options: not getattr(model, "dynamic_img_size", False),
-    answered=lambda model, sequence, options: sequence,
-    normalisation=_timm_normalisation,
+    describe=_describe_timm,
+    has_fixed_size=lambda model, options: not getattr(model, "dynamic_img_size", False),
+    answer=lambda model, sequence, options: sequence,
+    normalization=_timm_normalization,
 )
 
 HOSTS: dict[tuple[str, str], Host] = {
     ("transformers", "ViTModel"): Host(
         method="forward",
         filter=from_transformers,
-        described=_describe_transformers,
-        sizes_fixed=lambda model, options: not options.get("interpolate_pos_encoding"),
-        answered=_answer_vit,
-        normalisation=lambda model: _HALF,
+        describe=_describe_transformers,
+        has_fixed_size=lambda model, options: not options.get("interpolate_pos_encoding"),
+        answer=_answer_vit,
+        normalization=lambda model: _HALF,
     ),
     ("transformers", "Dinov2Model"): Host(
         method="forward",
         filter=from_transformers,
-        described=_describe_transformers,
-        sizes_fixed=lambda model, options: False,
-        answered=_answer_dinov2,
-        normalisation=lambda model: _IMAGENET,
+        describe=_describe_transformers,
+        has_fixed_size=lambda model, options: False,
+        answer=_answer_dinov2,
+        normalization=lambda model: _IMAGENET,
     ),
     ("timm", "VisionTransformer"): _TIMM,
     ("timm", "Eva"): _TIMM,
 }
-"""Library and class name of every backbone that can be wrapped."""
+"""The adapter of each supported backbone, by library and class name."""

@@ -13,12 +13,12 @@ from fastapi import FastAPI
 from numpy.typing import NDArray
 
 from vgtok.data.synthetic import LAYOUTS, SceneConfig, render_scene
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import VGTokError
 from vgtok.serve import tiles
 from vgtok.serve.limits import Limits, RefusedError, Turns
 from vgtok.serve.service import Service, Settings
 from vgtok.serve.uploads import Uploads
-from vgtok.tokenize.canvas import DEFAULT_SIZE
 from vgtok.tokenize.scores import SCORES
 
 SAMPLES = LAYOUTS
@@ -92,7 +92,7 @@ class Listeners:
             if frame.rendered is None:
                 raise RefusedError(400, "frame: drop one, or take a rendered one")
             canvas = self.service.canvas
-            return sample(frame.rendered, *(DEFAULT_SIZE if canvas == "native" else canvas))
+            return sample(frame.rendered, *(DEFAULT_CANVAS if canvas == "native" else canvas))
         # The guard has looked at it before; whatever way an event takes, no other file is ever opened.
         if not self.uploads.holds(frame.path):
             raise RefusedError(403, "frame: send the file itself; no other file is read, by path or by address")

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS
 from vgtok.serve.limits import RefusedError
-from vgtok.tokenize.canvas import DEFAULT_SIZE, Canvas, CanvasSize, fit_canvas
+from vgtok.tokenize.canvas import Canvas, CanvasSize, fit_canvas
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
 from vgtok.tokenize.tokens import Tokens
 
@@ -157,12 +158,12 @@ class Service:
     @property
     def canvas(self) -> CanvasSize:
         """The frame images are fitted into."""
-        return DEFAULT_SIZE if self.detector is None else self.detector.canvas
+        return DEFAULT_CANVAS if self.detector is None else self.detector.canvas
 
     @property
     def budget(self) -> float:
         """The share of tokens a frame is read at if a request names none."""
-        return 0.40 if self.detector is None else self.detector.budget
+        return DEFAULT_BUDGET if self.detector is None else self.detector.budget
 
     def tokenize(self, pixels: NDArray[np.uint8], name: str, settings: Settings) -> Reading:
         """Tokens of an (H, W, 3) uint8 frame, and what a detector will cost on them."""
@@ -219,14 +220,14 @@ class Service:
 
 def count_gflops(detector: "Detector", tokens: Tokens) -> Gflops:
     """Encoder, neck and the detector's own head over this partition, and over the dense grid of the same frame."""
-    from vgtok.detect.flops import detection_flops
-    from vgtok.encode.flops import execution_flops
+    from vgtok.detect.model import detection_flops
+    from vgtok.encode.flops import encoder_flops
 
     config = detector.model.config
     encoder = config.encoder_config()
     grid = encoder.grid_of(tokens.extent)
     after = sum(detection_flops(config, *grid, detector.head).values())
-    used, dense = (sum(execution_flops(execution, encoder, tokens)) + after for execution in ("packed", "dense"))
+    used, dense = (sum(encoder_flops(execution, encoder, tokens)) + after for execution in ("packed", "dense"))
     return Gflops(round(used / 1e9, 3), round(dense / 1e9, 3))
 
 

@@ -13,7 +13,7 @@ from vgtok.parallel import map_with_progress
 from vgtok.study.nodes import area_under_roc, nodes_with_objects
 from vgtok.study.paper import AUDIT_BUDGETS, INVERTED, percentile
 from vgtok.study.result import PALETTE, ImageJob, Inputs, Read, Result, Row, Study, image_jobs
-from vgtok.tokenize.geometry import NODE, ROOT, Frame
+from vgtok.tokenize.geometry import NODE, ROOT, CanvasPixels
 from vgtok.tokenize.scores import SCORES
 from vgtok.tokenize.split import GATES, busy_nodes
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -86,8 +86,8 @@ def run(inputs: Inputs) -> Result:
 
 def _nodes(job: ImageJob) -> dict[str, NDArray[Any]]:
     """Of one image, per budget and level: whether each busy node holds an object, and its value per statistic."""
-    canvas = Tokenizer(budget=1.0, canvas=job.canvas).fit(job.path)
-    frame = Frame(canvas.image)
+    canvas = Tokenizer(budget=1.0, canvas=job.canvas).to_canvas(job.path)
+    frame = CanvasPixels(canvas.image)
     scores = SCORES["tophat"](frame)
     boxes = canvas.from_source(job.boxes)
     structures = {gate: statistic(frame) for gate, statistic in GATES.items()}

@@ -13,7 +13,7 @@ from vgtok.parallel import map_with_progress
 from vgtok.study.nodes import cells_to_nearest
 from vgtok.study.paper import AUDIT_BUDGETS, percentile
 from vgtok.study.result import PALETTE, ImageJob, Inputs, Read, Result, Row, Study, image_jobs
-from vgtok.tokenize.geometry import NODE, ROOT, Frame, children
+from vgtok.tokenize.geometry import NODE, ROOT, CanvasPixels, children
 from vgtok.tokenize.scores import SCORES
 from vgtok.tokenize.split import GATES, busy_nodes, count_tokens, fired_nodes, gated_splits
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
@@ -64,8 +64,8 @@ def run(inputs: Inputs) -> Result:
 
 def _stopped(job: ImageJob) -> NDArray[np.float64]:
     """Of one image, per budget: nodes that fire, tokens freed, dense tokens, tokens not spent per distance bin."""
-    canvas = Tokenizer(budget=1.0, canvas=job.canvas).fit(job.path)
-    frame = Frame(canvas.image)
+    canvas = Tokenizer(budget=1.0, canvas=job.canvas).to_canvas(job.path)
+    frame = CanvasPixels(canvas.image)
     scores, structure = SCORES["tophat"](frame), GATES["lambda_min"](frame)
     boxes = canvas.from_source(job.boxes)
     result = np.zeros((len(AUDIT_BUDGETS), 3 + len(BINS)))

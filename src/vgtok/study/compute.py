@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vgtok.detect.config import DETECTORS
-from vgtok.detect.flops import detection_flops, detector_parameters
-from vgtok.encode.flops import execution_flops
+from vgtok.detect.model import detection_flops, detector_parameters
+from vgtok.encode.flops import encoder_flops
 from vgtok.parallel import map_with_progress
 from vgtok.study.counts import partitions
 from vgtok.study.result import PALETTE, ImageJob, Inputs, Result, Row, Study, image_jobs
@@ -95,11 +95,11 @@ def run(inputs: Inputs) -> Result:
 def _count(job: ImageJob) -> list[_Counted]:
     config = DETECTORS[CONFIG].encoder_config()
     tokenizers = [Tokenizer(budget=budget, canvas=job.canvas) for _, budget in _SETTINGS]
-    layouts = partitions(tokenizers[0].fit(job.path), tokenizers)
+    layouts = partitions(tokenizers[0].to_canvas(job.path), tokenizers)
     return [
         _Counted(
             len(tokens),
-            sum(flops := execution_flops(execution, config, tokens)),
+            sum(flops := encoder_flops(execution, config, tokens)),
             flops.attention,
             tokens.extent.rows(CELL),
             tokens.extent.columns(CELL),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vgtok.parallel import map_with_progress
 from vgtok.study.result import Inputs
 from vgtok.tokenize.canvas import Canvas
-from vgtok.tokenize.geometry import Frame, Pyramid
+from vgtok.tokenize.geometry import CanvasPixels, Pyramid
 from vgtok.tokenize.split import Structure
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens, tokens_from_splits
@@ -36,7 +36,7 @@ def token_counts(
 
 def partitions(canvas: Canvas, tokenizers: Iterable[Tokenizer]) -> Iterator[Tokens]:
     """The partition of one canvas by each tokenizer, every score and gate statistic computed once."""
-    frame = Frame(canvas.image)
+    frame = CanvasPixels(canvas.image)
     scores: dict[object, Pyramid] = {}
     structures: dict[object, Structure | None] = {None: None}
     for tokenizer in tokenizers:
@@ -50,5 +50,5 @@ def partitions(canvas: Canvas, tokenizers: Iterable[Tokenizer]) -> Iterator[Toke
 
 
 def _count(job: _CountJob) -> list[int]:
-    canvas = job.tokenizers[0].fit(job.path)
+    canvas = job.tokenizers[0].to_canvas(job.path)
     return [*map(len, partitions(canvas, job.tokenizers)), canvas.extent.dense]

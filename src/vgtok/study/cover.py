@@ -14,7 +14,7 @@ from vgtok.parallel import map_with_progress
 from vgtok.study.counts import partitions
 from vgtok.study.paper import AUDIT_BUDGETS, INVERTED, percentile
 from vgtok.study.result import PALETTE, ImageJob, Inputs, Read, Result, Row, Study, image_jobs
-from vgtok.tokenize.geometry import CELL, Frame, nest
+from vgtok.tokenize.geometry import CELL, CanvasPixels, nest
 from vgtok.tokenize.split import Structure
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
 from vgtok.tokenize.tokens import Tokens
@@ -56,7 +56,7 @@ class RandomGate:
 
     seed: int
 
-    def __call__(self, frame: Frame) -> Structure:
+    def __call__(self, frame: CanvasPixels) -> Structure:
         """A random value per cell, pooled to nodes."""
         cells = np.random.default_rng(self.seed).random(frame.extent.grid_shape(CELL), dtype=np.float32)
         return Structure(*nest(cells)[1:])
@@ -122,7 +122,7 @@ def _tokenizer(mode: str, name: str, budget: float, job: ImageJob) -> Tokenizer:
 
 def _image_cover(job: ImageJob) -> dict[str, Any]:
     """Fine cover of one image's boxes under every setting, and each box's side on the canvas."""
-    canvas = Tokenizer(budget=1.0, canvas=job.canvas).fit(job.path)
+    canvas = Tokenizer(budget=1.0, canvas=job.canvas).to_canvas(job.path)
     boxes = canvas.from_source(job.boxes)
     result: dict[str, Any] = {"side": np.sqrt((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]))}
     tokenizers = (_tokenizer(*setting, job) for setting in _settings())

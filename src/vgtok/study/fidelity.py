@@ -22,7 +22,7 @@ from vgtok.study.environment import weights_file
 from vgtok.study.paper import BUDGETS
 from vgtok.study.result import DEIT_WEIGHTS, PALETTE, ImageJob, Inputs, Read, Result, Row, Study, image_jobs
 from vgtok.tokenize.canvas import Canvas
-from vgtok.tokenize.geometry import CELL, Frame, Pyramid, nest
+from vgtok.tokenize.geometry import CELL, CanvasPixels, Pyramid, nest
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ FRAMES = 10
 TOKENIZERS = ("random", "Single-pass", "Top-hat", "Top-hat + gate")
 OPTION_BUDGETS = (0.40, 0.20)
 _OPTIONS: dict[str, tuple[Any, ...]] = {
-    "position": ("centre", "corner", "mean"),
+    "position": ("center", "corner", "mean"),
     "resampling": ("area", "bilinear", "bicubic"),
     "proportional": (False, True),
     "padding": ("exact", "scaled", "dropped"),
@@ -47,7 +47,7 @@ class RandomScore:
 
     seed: int
 
-    def __call__(self, frame: Frame) -> Pyramid:
+    def __call__(self, frame: CanvasPixels) -> Pyramid:
         """A random value per cell, pooled to nodes."""
         return nest(np.random.default_rng(self.seed).random(frame.extent.grid_shape(CELL), dtype=np.float32))
 
@@ -123,7 +123,7 @@ def _settings(layouts: Mapping[str, EncoderConfig]) -> Iterator[Setting]:
 
 def _similarities(job: ImageJob, settings: Sequence[Setting], weights: Path) -> Iterator[tuple[float, float]]:
     """Similarity on objects and elsewhere in one image, per setting; all settings share one layout."""
-    canvas = Tokenizer(budget=1.0, canvas=job.canvas).fit(job.path)
+    canvas = Tokenizer(budget=1.0, canvas=job.canvas).to_canvas(job.path)
     under_boxes = object_cells(canvas, job.boxes)
     encoders: dict[EncoderConfig, Encoder] = {}
     dense = None

@@ -30,7 +30,7 @@ def picture_frame(inputs: Inputs) -> PictureFrame:
     if inputs.dataset is None:
         if inputs.frame is not None:
             return PictureFrame("a file", Path(inputs.frame).stem, read_image(inputs.frame), np.zeros((0, 4)))
-        scene = render_scene(seed=7, width=2048, height=1152)
+        scene = render_scene(seed=7)
         return PictureFrame(RENDERED, "rendered scene", scene.pixels, scene.boxes.astype(np.float64))
     stems = [path.stem for path in inputs.dataset.images]
     wanted = inputs.frame or (PAPER_FRAME if PAPER_FRAME in stems else stems[0])

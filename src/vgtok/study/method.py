@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from vgtok.study.frame import picture_frame
 from vgtok.study.result import Inputs, Read, Result, Row, Study
 from vgtok.tokenize.canvas import Canvas
-from vgtok.tokenize.geometry import CELL, NODE, ROOT, Frame, children
+from vgtok.tokenize.geometry import CELL, NODE, ROOT, CanvasPixels, children
 from vgtok.tokenize.scores import SCORES
 from vgtok.tokenize.split import GATES, busy_nodes, fired_nodes, gated_splits
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
@@ -23,8 +23,8 @@ def run(inputs: Inputs) -> Result:
     from vgtok.show.plot import panel_rows
 
     chosen = picture_frame(inputs)
-    canvas = Tokenizer(budget=1.0, canvas="native").fit(chosen.image)
-    frame = Frame(canvas.image)
+    canvas = Tokenizer(budget=1.0, canvas="native").to_canvas(chosen.image)
+    frame = CanvasPixels(canvas.image)
     scores, structure = SCORES["tophat"](frame), GATES["lambda_min"](frame)
     busy = busy_nodes(scores, frame.extent, _PERCENTILE)
     fired = fired_nodes(busy, structure, SHIPPED_RANK)

@@ -5,14 +5,14 @@ from zlib import crc32
 
 import numpy as np
 
-from vgtok.tokenize.geometry import CELL, Frame, Pyramid, nest
+from vgtok.tokenize.geometry import CELL, CanvasPixels, Pyramid, nest
 
 
 @dataclass(frozen=True)
 class RandomScore:
     """Random values, seeded by the frame's own pixels."""
 
-    def __call__(self, frame: Frame) -> Pyramid:
+    def __call__(self, frame: CanvasPixels) -> Pyramid:
         """A random value per cell, pooled to nodes."""
-        generator = np.random.default_rng(crc32(frame.image.tobytes()))
+        generator = np.random.default_rng(crc32(frame.rgb.tobytes()))
         return nest(generator.random(frame.extent.grid_shape(CELL), dtype=np.float32))

@@ -3,11 +3,11 @@
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.study.accuracy import Measured, Trial, open_trial, signed
 from vgtok.study.cells import Reader
 from vgtok.study.paper_accuracy import DENSE
 from vgtok.study.result import DETECTS, PALETTE, Inputs, Result, Row, Study
-from vgtok.tokenize.canvas import DEFAULT_SIZE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,8 +49,8 @@ def run(inputs: Inputs) -> Result:
 
 
 def _canvas(trial: Trial, side: int) -> tuple[int, int]:
-    long, short = DEFAULT_SIZE if trial.canvas == "native" else trial.canvas
-    return round(long * side / DEFAULT_SIZE[0]), round(short * side / DEFAULT_SIZE[0])
+    long, short = DEFAULT_CANVAS if trial.canvas == "native" else trial.canvas
+    return round(long * side / DEFAULT_CANVAS[0]), round(short * side / DEFAULT_CANVAS[0])
 
 
 def _row(trial: Trial, side: int, dense: Measured, fewer: Measured) -> Row:

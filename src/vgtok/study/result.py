@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vgtok.data.dataset import Dataset
+from vgtok.defaults import DEFAULT_CANVAS, DEFAULT_MODEL
 from vgtok.errors import InputError
-from vgtok.tokenize.canvas import DEFAULT_SIZE, CanvasSize
+from vgtok.tokenize.canvas import CanvasSize
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,10 +20,6 @@ PALETTE = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#6
 
 CANVASES: dict[str, CanvasSize] = {"aitodv2": (2048, 2048)}
 """The canvas the paper reads a data set at, where it is not the default."""
-
-
-SHIPPED_MODEL = "vgtok-tiny"
-"""The model a study of accuracy runs where none is named."""
 
 DEIT_WEIGHTS = "deit_tiny_patch16_224.safetensors"
 """The ImageNet checkpoint whose packed features are compared with its dense ones."""
@@ -49,7 +46,7 @@ class Inputs:
         """The one model a study runs: the shipped one unless another is named."""
         if len(self.models) > 1:
             raise InputError(f"--model: this study runs one model, not {len(self.models)}")
-        return self.models[0] if self.models else SHIPPED_MODEL
+        return self.models[0] if self.models else DEFAULT_MODEL
 
     @property
     def data(self) -> Dataset:
@@ -79,7 +76,7 @@ class Inputs:
     @property
     def canvas(self) -> CanvasSize:
         """The canvas the paper reads this data set at."""
-        return CANVASES.get(self.data.name, DEFAULT_SIZE)
+        return CANVASES.get(self.data.name, DEFAULT_CANVAS)
 
 
 RENDERED = "rendered scenes"

@@ -17,6 +17,7 @@ from vgtok.detect.detector import Detector, Pixels
 from vgtok.errors import InputError
 from vgtok.evaluate.detections import Detections
 from vgtok.evaluate.evaluation import find_mistakes
+from vgtok.overlap import corners, intersections
 from vgtok.study.accuracy import Measured, Trial, open_trial, verdict
 from vgtok.study.cells import Found, Reader
 from vgtok.study.paper_accuracy import DENSE, GATED
@@ -161,9 +162,7 @@ def duplicated(detections: Detections) -> NDArray[np.bool_]:
     """Which detections of one image show again what a better one of their class does: (N,)."""
     order = np.argsort(-detections.scores, kind="stable")
     boxes, labels = detections.boxes[order], detections.labels[order]
-    low = np.maximum(boxes[:, None, :2], boxes[None, :, :2])
-    high = np.minimum((boxes[:, :2] + boxes[:, 2:])[:, None], (boxes[:, :2] + boxes[:, 2:])[None])
-    shared = np.prod(np.maximum(high - low, 0), axis=2)
+    shared = intersections(corners(boxes), corners(boxes))
     areas = np.prod(boxes[:, 2:], axis=1)
     covered = shared >= _WITHIN * np.maximum(np.minimum(areas[:, None], areas[None]), 1e-9)
     again = (covered & (labels[:, None] == labels[None]) & np.tri(len(order), k=-1, dtype=np.bool_)).any(axis=1)

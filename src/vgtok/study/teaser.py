@@ -27,7 +27,7 @@ def run(inputs: Inputs) -> Result:
     frame = picture_frame(inputs)
     threshold = percentile("visdrone", SHIPPED_RANK, _BUDGET)
     gated_tokenizer = Tokenizer(percentile=threshold)
-    canvas = gated_tokenizer.fit(frame.image)
+    canvas = gated_tokenizer.to_canvas(frame.image)
     gated = gated_tokenizer.partition(canvas)
     ungated = Tokenizer(percentile=threshold, rank=0.0).partition(canvas)
     crop = _emptiest_saving(ungated, gated, canvas, canvas.from_source(frame.boxes))

@@ -1,4 +1,4 @@
-"""Pixels to tokens: a strict partition of an image at the budget you name; numpy and OpenCV, no torch."""
+"""Turn images into tokens: a strict partition of each image at a token budget, with numpy and OpenCV."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ from vgtok.lazy import lazy_names
 if TYPE_CHECKING:
     from vgtok.tokenize.calibrate import measure_table
     from vgtok.tokenize.canvas import Canvas, fit_canvas
-    from vgtok.tokenize.geometry import Extent, Frame, Pyramid, nest, pool_bands
+    from vgtok.tokenize.geometry import CanvasPixels, Extent, Pyramid, nest, pool_bands
     from vgtok.tokenize.images import ImageLike, read_image
     from vgtok.tokenize.retention import RetentionCurve, RetentionTable, load_table, shipped_tables
     from vgtok.tokenize.scores import SCORES, Scorer
@@ -20,8 +20,8 @@ __all__ = [
     "PRESETS",
     "SCORES",
     "Canvas",
+    "CanvasPixels",
     "Extent",
-    "Frame",
     "Gate",
     "ImageLike",
     "Pyramid",
@@ -45,7 +45,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "calibrate": ["measure_table"],
         "canvas": ["Canvas", "fit_canvas"],
-        "geometry": ["Extent", "Frame", "Pyramid", "nest", "pool_bands"],
+        "geometry": ["Extent", "CanvasPixels", "Pyramid", "nest", "pool_bands"],
         "images": ["ImageLike", "read_image"],
         "retention": ["RetentionCurve", "RetentionTable", "load_table", "shipped_tables"],
         "scores": ["SCORES", "Scorer"],

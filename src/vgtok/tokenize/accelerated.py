@@ -1,8 +1,8 @@
-"""Partitions of a batch whose pixels already live on an accelerator: the one module here that imports torch.
+"""Partition batches whose pixels are already on an accelerator; the only module of this package that imports torch.
 
-The two cell statistics of the shipped tokenizer are computed on the device as max-pool chains over exact values; what
-leaves it is one number per 16-px cell, and the split is the shared numpy code. Other scores and gates read the pixels
-on the host. Either way the partition is the OpenCV path's, bit for bit.
+The default score and gate are computed on the device by max pooling over exact values; one number per 16-px cell moves
+to the host, where the shared numpy code splits. Other scores and gates read the pixels on the host. The partitions
+equal those of the OpenCV path bit for bit.
 """
 
 from typing import TYPE_CHECKING
@@ -50,20 +50,20 @@ def partition_batch(tokenizer: "Tokenizer", images: Tensor) -> list[Tokens]:
 
 
 def luma_16_bit(images: Tensor) -> Tensor:
-    """(B, 3, H, W) uint8 to (B, 1, H, W) float32 holding the 16-bit fixed-point luma, exactly."""
+    """Return the exact 16-bit fixed-point luma as float32: (B, 3, H, W) uint8 to (B, 1, H, W)."""
     weights = torch.tensor(LUMA_WEIGHTS, dtype=torch.float32, device=images.device).view(1, 3, 1, 1)
     return (images.float() * weights).sum(dim=1, keepdim=True)
 
 
 def top_hat_cells(luma: Tensor) -> Tensor:
-    """Largest 17-px white or black top-hat response per cell: (B, 1, H, W) to (B, rows, columns)."""
+    """Return the largest 17-px white or black top-hat response per cell: (B, 1, H, W) to (B, rows, columns)."""
     opened = _dilate(-_dilate(-luma))
     closed = -_dilate(-_dilate(luma))
     return _pool_cells(torch.maximum(luma - opened, closed - luma), CELL)
 
 
 def lambda_min_cells(luma: Tensor) -> Tensor:
-    """Largest half-size lambda_min per cell: (B, 1, H, W) to (B, rows, columns)."""
+    """Return the largest half-size lambda_min per cell: (B, 1, H, W) to (B, rows, columns)."""
     height, width = luma.shape[2:]
     even = functional.pad(luma, (0, width % 2, 0, height % 2), mode="replicate")
     # Means of 2 x 2 blocks, rounded half up, then 9 bits: whole numbers below 2 ** 18 throughout.
@@ -74,7 +74,7 @@ def lambda_min_cells(luma: Tensor) -> Tensor:
     across = near[:, :, :, :-2] + 2 * near[:, :, :, 1:-1] + near[:, :, :, 2:]
     x = (down[:, :, :, 2:] - down[:, :, :, :-2]).int()
     y = (across[:, :, 2:] - across[:, :, :-2]).int()
-    # From here the same single IEEE operations, in the same order, as the OpenCV path; a mean is a quarter of a sum.
+    # From here on the same IEEE operations in the same order as the OpenCV path; a mean is a quarter of a sum.
     xx, yy, xy = (_windowed(product).float() / HALF_SIZE.stride**2 for product in (x * x, y * y, x * y))
     spread, cross = xx - yy, xy * 2
     smaller = (xx + yy) - torch.sqrt(spread * spread + cross * cross)
@@ -82,14 +82,14 @@ def lambda_min_cells(luma: Tensor) -> Tensor:
 
 
 def _dilate(values: Tensor) -> Tensor:
-    """Maximum over 17 x 17 px, rows then columns; max pooling ignores what lies outside the frame."""
+    """Return the maximum over 17 x 17 px, rows then columns; max pooling ignores what lies outside the image."""
     width = max(TOP_HAT_WIDTHS)
     rows = functional.max_pool2d(values, (1, width), stride=1, padding=(0, width // 2))
     return functional.max_pool2d(rows, (width, 1), stride=1, padding=(width // 2, 0))
 
 
 def _windowed(values: Tensor) -> Tensor:
-    """Sums of (B, 1, H, W) int32 values over the reading's windows, its stride apart, nothing outside the frame."""
+    """Return sums of (B, 1, H, W) int32 values over windows one stride apart; values outside the image are 0."""
     window, stride = HALF_SIZE.window, HALF_SIZE.stride
     rows, columns = (-(-side // stride) for side in values.shape[2:])
     # A window of an even number of blocks reaches one block further up and left.
@@ -104,7 +104,7 @@ def _pool_cells(values: Tensor, cell: int) -> Tensor:
 
 
 def _on_host(cells: Tensor, extent: Extent) -> list[Grid]:
-    """(B, rows, columns) on the device to one padded grid per image on the host."""
+    """Move (B, rows, columns) cells to the host, one padded grid per image."""
     grids = np.zeros((cells.shape[0], *extent.grid_shape(CELL)), dtype=np.float32)
     grids[:, : cells.shape[1], : cells.shape[2]] = cells.cpu().numpy()
     return list(grids)

@@ -1,4 +1,7 @@
-"""Measure a retention table: the share of tokens each percentile and gate rank keeps on your images."""
+"""Measure a retention table: the share of tokens each percentile and gate rank keeps on a set of images.
+
+Image files enter, a `RetentionTable` leaves. An interrupted measurement resumes from its journal.
+"""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -11,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from vgtok import __version__
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.files import locked, stamp
 from vgtok.journal import Journal, is_number
 from vgtok.parallel import map_with_progress
-from vgtok.tokenize.canvas import DEFAULT_SIZE, CanvasSize
-from vgtok.tokenize.geometry import Frame
+from vgtok.tokenize.canvas import CanvasSize
+from vgtok.tokenize.geometry import CanvasPixels
 from vgtok.tokenize.retention import RetentionCurve, RetentionTable
 from vgtok.tokenize.scores import SCORES
 from vgtok.tokenize.split import GATES, busy_nodes, count_tokens, gated_splits
@@ -26,19 +30,19 @@ RUNGS = (
     *np.arange(72.5, 90.1, 2.5).tolist(),
     *(91.5, 93.0, 94.5, 96.0, 97.0, 98.0, 99.0, 99.5, 100.0),
 )
-"""The 32 percentiles of a sweep, closer together where retention falls fastest."""
+"""The 32 percentiles of a sweep, denser where retention falls fastest."""
 
 RANKS = (0.0, 0.05, 0.10, 0.20, 0.30, 0.40)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is measured on each image."""
+    """The settings measured on each image."""
 
     scorers: tuple[str, ...] = ("tophat",)
     ranks: tuple[float, ...] = RANKS
     percentiles: tuple[float, ...] = RUNGS
-    canvas: CanvasSize = DEFAULT_SIZE
+    canvas: CanvasSize = DEFAULT_CANVAS
 
     def __post_init__(self) -> None:
         for scorer in self.scorers:
@@ -55,31 +59,31 @@ class SweepJob:
 
 
 def sweep_image(job: SweepJob) -> dict[str, Any]:
-    """Tokens of one image by scorer, rank and percentile, nested lists in that order, and its dense count."""
+    """Count the tokens of one image by scorer, rank and percentile (nested lists in that order) and its dense grid."""
     sweep, seen = job.sweep, stamp(job.path)
-    frame = Frame(Tokenizer(budget=1.0, canvas=sweep.canvas).fit(job.path).image)
-    structure = GATES["lambda_min"](frame) if any(sweep.ranks) else None
+    pixels = CanvasPixels(Tokenizer(budget=1.0, canvas=sweep.canvas).to_canvas(job.path).image)
+    structure = GATES["lambda_min"](pixels) if any(sweep.ranks) else None
     counts = []
     for scorer in sweep.scorers:
-        scores = SCORES[scorer](frame)
-        busy = [busy_nodes(scores, frame.extent, percentile) for percentile in sweep.percentiles]
+        scores = SCORES[scorer](pixels)
+        busy = [busy_nodes(scores, pixels.extent, percentile) for percentile in sweep.percentiles]
         counts.append(
             [
-                [count_tokens(gated_splits(nodes, structure, rank), frame.extent) for nodes in busy]
+                [count_tokens(gated_splits(nodes, structure, rank), pixels.extent) for nodes in busy]
                 for rank in sweep.ranks
             ]
         )
-    return {"item": str(job.path), "stamp": seen, "dense": frame.extent.dense, "tokens": counts}
+    return {"item": str(job.path), "stamp": seen, "dense": pixels.extent.dense, "tokens": counts}
 
 
 def measure_table(
     name: str, images: Sequence[Path], data: str, sweep: Sweep, output: Path, workers: int
 ) -> RetentionTable:
-    """Sweep the images of the data set called `data` and write the table to `output`; a killed run resumes."""
+    """Sweep the images of the data set called `data` and write the table to `output`; resume an interrupted run."""
     settings = {"sweep": asdict(sweep), "images": _digest([str(path) for path in images])}
     with locked(output.with_name(f".{output.name}.lock"), output):
         journal = Journal(output.with_name(f"{output.name}.partial"), settings, partial(_is_measured, sweep=sweep))
-        # A picture that has changed since it was measured is measured again.
+        # An image that has changed since it was measured is measured again.
         done = {item: entry for item, entry in journal.entries.items() if entry.get("stamp") == stamp(Path(item))}
         jobs = [SweepJob(path, sweep) for path in images if str(path) not in done]
         for entry in map_with_progress(sweep_image, jobs, workers=workers, label=f"calibrating on {data}"):
@@ -112,14 +116,14 @@ def _table(name: str, entries: Sequence[Mapping[str, Any]], data: str, sweep: Sw
 
 
 def _is_measured(entry: Mapping[str, Any], sweep: Sweep) -> bool:
-    """Whether a line of the journal holds the counts of one image by this sweep."""
+    """Return whether an entry of the journal holds the counts of one image by this sweep."""
     dense = entry.get("dense")
     shape = (len(sweep.scorers), len(sweep.ranks), len(sweep.percentiles))
     try:
         counts = np.array(entry.get("tokens"))
     except ValueError:
         return False
-    # Lists of unequal length, text and numbers beyond 64 bits make arrays of other kinds.
+    # Lists of unequal length, text and integers beyond 64 bits give arrays of other types.
     return (
         is_number(dense)
         and counts.dtype.kind == "i"
@@ -129,5 +133,5 @@ def _is_measured(entry: Mapping[str, Any], sweep: Sweep) -> bool:
 
 
 def _digest(names: Sequence[str]) -> str:
-    # A file's name may hold bytes that are no text, which Python keeps as half pairs.
+    # File names may hold bytes that are not text; Python keeps them as lone surrogates.
     return hashlib.sha256("\n".join(names).encode(errors="surrogatepass")).hexdigest()

@@ -1,7 +1,7 @@
-"""8-bit RGB pixels to the canvas that is tokenized: resized to fit, padded right and bottom to 64 px.
+"""Resize an image to fit its canvas and pad it right and bottom to multiples of 64 px.
 
-One policy for every caller: keep the ratio, never crop, pad with black. Padding holds no tokens; boxes on the
-canvas map back to the caller's pixels through the two exact axis ratios.
+The aspect ratio is kept, nothing is cropped, and padding is black and holds no tokens. Boxes on the canvas map back to
+image coordinates by the exact ratio of each axis.
 """
 
 from dataclasses import dataclass
@@ -13,24 +13,23 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import InputError
 from vgtok.tokenize.geometry import ROOT, Extent
 
 CanvasSize = tuple[int, int] | Literal["native"]
-"""(long side, short side) of the frame to fit inside, either way up; or the image's own size."""
-
-DEFAULT_SIZE = (2048, 1152)
+"""(long side, short side) in pixels to fit inside, landscape or portrait, or 'native' for the image's own size."""
 
 _MOST_PIXELS = 2**30
-"""Largest canvas: a 32768 x 32768 one, as large as the largest image that is read."""
+"""Largest canvas, 32768 x 32768 px: the size of the largest image that is read."""
 
 
 @dataclass(frozen=True)
 class Canvas:
-    """The frame a partition is made of.
+    """An image resized and padded for the tokenizer.
 
     `pixels` is (H, W, 3) uint8 RGB with H and W multiples of 64; the image fills its top-left `height` x `width`,
-    the rest is padding. `source_height` and `source_width` are the size of the image the caller gave.
+    the rest is padding. `source_height` and `source_width` are the size of the original image.
     """
 
     pixels: NDArray[np.uint8]
@@ -46,15 +45,15 @@ class Canvas:
 
     @property
     def image(self) -> NDArray[np.uint8]:
-        """The valid pixels alone, (height, width, 3): a view without the padding."""
+        """The valid pixels without padding, a (height, width, 3) view."""
         return self.pixels[: self.height, : self.width]
 
     def to_source(self, boxes: NDArray[np.generic]) -> NDArray[np.float64]:
-        """Map (N, 4) x0 y0 x1 y1 boxes on the canvas to the caller's pixels, clipped to the image."""
+        """Map (N, 4) x0 y0 x1 y1 boxes on the canvas to image coordinates, clipped to the image."""
         return to_source(boxes, (self.height, self.width), (self.source_height, self.source_width))
 
     def from_source(self, boxes: NDArray[np.generic]) -> NDArray[np.float64]:
-        """Map (N, 4) x0 y0 x1 y1 boxes in the caller's pixels to the canvas."""
+        """Map (N, 4) x0 y0 x1 y1 boxes in image coordinates to the canvas."""
         ratio = np.array([self.width / self.source_width, self.height / self.source_height] * 2)
         return np.asarray(np.asarray(boxes, dtype=np.float64).reshape(-1, 4) * ratio)
 
@@ -62,7 +61,7 @@ class Canvas:
 def to_source(
     boxes: NDArray[np.generic], canvas_size: tuple[int, int], source_size: tuple[int, int]
 ) -> NDArray[np.float64]:
-    """Map (N, 4) canvas boxes to source pixels; both sizes are (height, width) without padding."""
+    """Map (N, 4) canvas boxes to image coordinates; both sizes are (height, width) without padding."""
     (height, width), (source_height, source_width) = canvas_size, source_size
     limits = np.array([width, height, width, height], dtype=np.float64)
     source_limits = np.array([source_width, source_height] * 2, dtype=np.float64)
@@ -72,10 +71,10 @@ def to_source(
 
 
 def check_size(size: CanvasSize) -> None:
-    """Refuse what is no canvas size, or one no memory holds."""
+    """Raise InputError unless `size` is a canvas size that fits into memory."""
     if isinstance(size, str) and size == "native":
         return
-    # Any whole number will do, numpy's included; a bool is one by inheritance only.
+    # Accept numpy integers too, but not bool, which is an int by inheritance only.
     if not (
         isinstance(size, tuple)
         and len(size) == 2
@@ -87,7 +86,7 @@ def check_size(size: CanvasSize) -> None:
 
 
 def fitted_size(height: int, width: int, size: CanvasSize) -> tuple[int, int]:
-    """Height and width of an image once it fits `size`, keeping its ratio, either orientation."""
+    """Return height and width of an image fitted to `size`, keeping its aspect ratio and orientation."""
     check_size(size)
     if size == "native":
         return height, width
@@ -96,12 +95,12 @@ def fitted_size(height: int, width: int, size: CanvasSize) -> tuple[int, int]:
     return max(1, round(height * scale)), max(1, round(width * scale))
 
 
-def fit_canvas(image: NDArray[np.uint8], size: CanvasSize = DEFAULT_SIZE) -> Canvas:
+def fit_canvas(image: NDArray[np.uint8], size: CanvasSize = DEFAULT_CANVAS) -> Canvas:
     """Resize an (H, W, 3) uint8 RGB image to fit `size` and pad it to whole 64-px roots."""
     source_height, source_width = image.shape[:2]
     height, width = fitted_size(source_height, source_width, size)
     if (height, width) != (source_height, source_width):
-        # Bilinear is the paper's; below half size it would skip pixels, so shrinking averages areas instead.
+        # Bilinear as in the paper; below half size it would skip pixels, so average areas instead.
         shrinks = 2 * height < source_height and 2 * width < source_width
         method = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
         image = np.asarray(cv2.resize(image, (width, height), interpolation=method), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""The grid of cells, nodes and roots over a canvas, and pyramids of values on it."""
+"""The grids of cells (16 px), nodes (32 px) and roots (64 px) over a canvas, its luma, and pyramids of values on it."""
 
 import math
 import threading
@@ -11,18 +11,6 @@ import cv2
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-_buffers = threading.local()
-
-
-def scratch(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """This thread's buffer of that name as an array of undefined content; valid until the name is asked for again."""
-    held: dict[str, NDArray[np.uint8]] = _buffers.__dict__
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    if name not in held or held[name].size < size:
-        held[name] = np.empty(size, dtype=np.uint8)
-    return held[name][:size].view(dtype).reshape(shape)
-
-
 CELL, NODE, ROOT = 16, 32, 64
 
 
@@ -34,11 +22,11 @@ class Extent:
     width: int
 
     def rows(self, size: int) -> int:
-        """Rows of `size`-px patches that hold at least one real pixel."""
+        """Return the rows of `size`-px patches that hold at least one valid pixel."""
         return -(-self.height // size)
 
     def columns(self, size: int) -> int:
-        """Columns of `size`-px patches that hold at least one real pixel."""
+        """Return the columns of `size`-px patches that hold at least one valid pixel."""
         return -(-self.width // size)
 
     @property
@@ -53,20 +41,20 @@ class Extent:
 
     @property
     def dense(self) -> int:
-        """Tokens of the dense 16-px grid, padding left out: what a budget is a fraction of."""
+        """Tokens of the dense 16-px grid without padding: 100% of a budget."""
         return self.rows(CELL) * self.columns(CELL)
 
     @property
     def roots(self) -> int:
-        """Tokens when nothing is split: the least a three-level partition can hold."""
+        """Tokens when nothing is split: the smallest three-level partition."""
         return self.root_rows * self.root_columns
 
     def grid_shape(self, size: int) -> tuple[int, int]:
-        """Shape of the padded grid of `size`-px patches: whole roots."""
+        """Return the shape of the grid of `size`-px patches, padded to whole roots."""
         return self.root_rows * (ROOT // size), self.root_columns * (ROOT // size)
 
     def valid(self, size: int) -> NDArray[np.bool_]:
-        """Which patches of the padded grid hold a real pixel, (rows, columns) bool."""
+        """Return which patches of the padded grid hold a valid pixel, (rows, columns) bool."""
         mask = np.zeros(self.grid_shape(size), dtype=np.bool_)
         mask[: self.rows(size), : self.columns(size)] = True
         return mask
@@ -74,9 +62,9 @@ class Extent:
 
 @lru_cache(maxsize=32)
 def z_order(root_rows: int, root_columns: int) -> NDArray[np.int64]:
-    """Flat cell indices of the padded 16-px grid, root by root in reading order, Z-order inside each root.
+    """Return flat cell indices of the padded 16-px grid, root by root in reading order, Z-order inside each root.
 
-    A quadtree walked depth first emits its leaves in this order, so a leaf's cells are one contiguous run.
+    This is the order of a depth-first walk of the quadtree: the cells of a leaf are contiguous.
     """
     cells = np.arange(root_rows * root_columns * 16).reshape(root_rows, 2, 2, root_columns, 2, 2)
     # (root row, row of node, row of cell, root column, column of node, column of cell)
@@ -85,30 +73,29 @@ def z_order(root_rows: int, root_columns: int) -> NDArray[np.int64]:
     return order
 
 
-LUMA_WEIGHTS = (77, 150, 29)
+# The pixels of a canvas and their luma, computed band by band.
 
-_BAND_PIXELS = 2**20
-"""Pixels a band of rows holds at most: its few 16-bit buffers stay in cache, and huge frames in memory."""
+LUMA_WEIGHTS = (77, 150, 29)
 
 
 @dataclass(frozen=True)
-class Frame:
-    """`image` is (height, width, 3) uint8 RGB: the valid part of a canvas, without padding."""
+class CanvasPixels:
+    """What scorers and gates read: `rgb`, the (height, width, 3) uint8 pixels of a canvas without padding; `luma`."""
 
-    image: NDArray[np.uint8]
+    rgb: NDArray[np.uint8]
 
     @cached_property
     def extent(self) -> Extent:
         """The valid area and its grids."""
-        return Extent(self.image.shape[0], self.image.shape[1])
+        return Extent(self.rgb.shape[0], self.rgb.shape[1])
 
     @cached_property
     def luma(self) -> NDArray[np.uint16]:
-        """(height, width) luma times 256."""
-        total = np.empty(self.image.shape[:2], dtype=np.uint16)
+        """(height, width) 16-bit luma, 77 R + 150 G + 29 B."""
+        total = np.empty(self.rgb.shape[:2], dtype=np.uint16)
         for band in bands(self.extent, halo=0):
             part = total[band.outer]
-            planes = cv2.split(self.image[band.outer], [scratch(f"plane {i}", part.shape, np.uint8) for i in range(3)])
+            planes = cv2.split(self.rgb[band.outer], [scratch(f"plane {i}", part.shape, np.uint8) for i in range(3)])
             weighted = scratch("weighted plane", part.shape, np.uint16)
             np.multiply(planes[0], LUMA_WEIGHTS[0], out=part, dtype=np.uint16)
             for plane, weight in zip(planes[1:], LUMA_WEIGHTS[1:], strict=True):
@@ -116,9 +103,13 @@ class Frame:
         return total
 
 
+_BAND_PIXELS = 2**20
+"""Most pixels in a band of rows, so that its few 16-bit buffers stay in cache however large the canvas is."""
+
+
 @dataclass(frozen=True)
 class Band:
-    """Rows of a frame processed together: `outer` includes the halo, `inner` indexes the result inside it."""
+    """Rows processed together: `outer` includes the halo, `inner` indexes rows `start` to `stop` inside it."""
 
     start: int
     stop: int
@@ -127,7 +118,7 @@ class Band:
 
 
 def bands(extent: Extent, halo: int) -> Iterator[Band]:
-    """Cut a frame into bands of whole 64-px roots, each with `halo` more rows where the frame has them."""
+    """Yield bands of whole 64-px roots, each with up to `halo` more rows on both sides."""
     fitting = max(1, _BAND_PIXELS // (extent.width * ROOT))
     count = -(-extent.root_rows // fitting)
     step = -(-extent.root_rows // count) * ROOT
@@ -137,12 +128,14 @@ def bands(extent: Extent, halo: int) -> Iterator[Band]:
         yield Band(start, stop, slice(low, high), slice(start - low, stop - low))
 
 
+# Pyramids: one value per cell, node and root.
+
 Grid = NDArray[np.float32]
-"""(rows, columns) of node values, padded to whole roots."""
+"""(rows, columns) of values, padded to whole roots."""
 
 
 class Pyramid(NamedTuple):
-    """Node values: `fine` (4R, 4C) at 16 px, `middle` (2R, 2C) at 32 px, `coarse` (R, C) at 64 px."""
+    """Values of a canvas: `fine` (4R, 4C) at 16 px, `middle` (2R, 2C) at 32 px, `coarse` (R, C) at 64 px."""
 
     fine: Grid
     middle: Grid
@@ -150,32 +143,32 @@ class Pyramid(NamedTuple):
 
 
 def parents(grid: NDArray[Any]) -> NDArray[Any]:
-    """Maximum over each 2 x 2 group: (2R, 2C) to (R, C)."""
+    """Return the maximum of each 2 x 2 group: (2R, 2C) to (R, C)."""
     pairs = np.maximum(grid[0::2], grid[1::2])
     return np.asarray(np.maximum(pairs[:, 0::2], pairs[:, 1::2]))
 
 
 def children(grid: NDArray[Any]) -> NDArray[Any]:
-    """Give every value to its four children: (R, C) to (2R, 2C)."""
+    """Repeat every value for its four children: (R, C) to (2R, 2C)."""
     return np.repeat(np.repeat(grid, 2, axis=0), 2, axis=1)
 
 
 def nest(fine: Grid) -> Pyramid:
-    """The pyramid in which every node takes the largest value it contains, so s(v) = max of its children."""
+    """Build the pyramid in which every parent has the largest value of its children."""
     middle = parents(fine)
     return Pyramid(fine, middle, parents(middle))
 
 
 def pool_cells(pixels: NDArray[Any], cell: int = CELL, reduction: np.ufunc = np.maximum) -> Grid:
-    """A (height, width) map reduced over `cell`-px squares, ragged edges included: (rows, columns).
+    """Reduce a (height, width) map over `cell`-px squares, ragged edges included, to (rows, columns).
 
-    The reduction is a maximum, or a sum of integers small enough to be exact in the result.
+    The reduction is a maximum, or a sum of integers small enough to be exact in float32.
     """
     height, width = pixels.shape
     rows, columns = -(-height // cell), -(-width // cell)
     whole = height // cell * cell
     stripes = np.empty((rows, width), dtype=pixels.dtype if reduction is np.maximum else np.uint32)
-    # Rows first: that reduction runs along memory, and leaves a sixteenth of the data for the slow one.
+    # Rows first: that reduction is contiguous in memory and leaves a sixteenth of the data for the slower one.
     reduction.reduce(pixels[:whole].reshape(-1, cell, width), axis=1, out=stripes[: whole // cell])
     if whole < height:
         reduction.reduce(pixels[whole:], axis=0, out=stripes[-1])
@@ -194,9 +187,9 @@ def pool_bands(
     shrink: int = 1,
     reduction: np.ufunc = np.maximum,
 ) -> Grid:
-    """A map computed band by band, so that no full-size intermediate exists, reduced per 16-px cell.
+    """Compute a map band by band, without full-size intermediates, and reduce it per 16-px cell.
 
-    `map_band` gets the rows to read, halo included, and returns the map over them, `shrink` times smaller.
+    `map_band` is called with the rows to read, halo included, and returns the map over them, `shrink` times smaller.
     """
     fine = np.zeros(extent.grid_shape(CELL), dtype=np.float32)
     for band in bands(extent, halo):
@@ -207,3 +200,17 @@ def pool_bands(
         top = band.start // CELL
         fine[top : top + pooled.shape[0], : pooled.shape[1]] = pooled
     return fine
+
+
+# Buffers that calls of one thread share.
+
+_buffers = threading.local()
+
+
+def scratch(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """Return this thread's buffer of that name, uninitialized; it is valid until the next call with the name."""
+    held: dict[str, NDArray[np.uint8]] = _buffers.__dict__
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if name not in held or held[name].size < size:
+        held[name] = np.empty(size, dtype=np.uint8)
+    return held[name][:size].view(dtype).reshape(shape)

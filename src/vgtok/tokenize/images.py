@@ -1,7 +1,7 @@
-"""Anything a caller calls an image (path, bytes, PIL, array, tensor) to 8-bit RGB pixels, upright.
+"""Read an image from a path, bytes, PIL image, array or tensor as upright 8-bit RGB pixels.
 
-A file, bytes or PIL image is turned the way its EXIF orientation says, so a path and `Image.open(path)` give
-the same pixels. Whatever cannot be read is an InputError that names it.
+Files, bytes and PIL images are turned by their EXIF orientation, so a path and `Image.open(path)` give the same pixels.
+Whatever cannot be read raises an InputError that names it.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,8 @@ _BYTES = "image bytes"
 def read_image(image: ImageLike, value_range: ValueRange = None) -> NDArray[np.uint8]:
     """Return the image as (H, W, 3) uint8 RGB.
 
-    `value_range` is the (low, high) that map to 0 and 255; floats need it, integers of other widths may have it.
+    `value_range` holds the (low, high) values that map to 0 and 255. Floats and integers other than 8 and 16 bits
+    unsigned require it.
     """
     if isinstance(image, str | Path):
         with _opened(Path(image)) as file:
@@ -46,7 +47,7 @@ def read_image(image: ImageLike, value_range: ValueRange = None) -> NDArray[np.u
 
 
 def header_size(image: str | Path | bytes) -> tuple[int, int]:
-    """Width and height an image file announces; nothing is decoded."""
+    """Return width and height from the header of an image file, without decoding it."""
     if isinstance(image, bytes):
         return open_picture(BytesIO(image), _BYTES).size
     with _opened(Path(image)) as file:
@@ -69,7 +70,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         raise InputError(f"{_shown(path)}: is a folder, not an image file") from None
     except OSError as error:
         raise InputError(f"{_shown(path)}: cannot be read ({error.strerror})") from None
-    # A name with a NUL or with half of a character, which no file can have.
+    # A name with a NUL or a lone surrogate.
     except ValueError:
         raise InputError(f"{_shown(path)}: is no name a file can have") from None
     with file:
@@ -89,5 +90,5 @@ def _content(file: IO[bytes], path: Path) -> bytes:
 
 
 def _shown(path: str | Path) -> str:
-    """A path as it can be printed anywhere."""
+    """Return a path with unprintable characters escaped."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(path))

@@ -1,4 +1,4 @@
-"""Retention tables: the share of tokens a percentile keeps, measured on a data set; those shipped and your own."""
+"""Retention tables: the mean share of tokens each percentile keeps on a data set, shipped or measured by the user."""
 
 import json
 from collections.abc import Mapping
@@ -30,28 +30,24 @@ class RetentionCurve:
 
     @property
     def reachable(self) -> tuple[float, float]:
-        """Smallest and largest share the measured rungs reach."""
+        """Smallest and largest measured share."""
         return min(self.retained), max(self.retained)
 
     def percentile_for(self, budget: float) -> float:
-        """The percentile that keeps `budget` of the dense grid, refused outside the reachable range."""
+        """Return the percentile that keeps `budget` of the dense grid; raise BudgetError if none does."""
         low, high = self.reachable
         if not low <= budget <= high:
             raise BudgetError(
                 f"budget: {budget:.4g} cannot be reached by scorer '{self.scorer}' at gate rank {self.rank:g}; "
                 f"its percentiles reach {low:.4f} to {high:.4f} of the dense grid"
             )
-        # Retention falls as the percentile rises; interpolation wants rising abscissae.
+        # Retention falls as the percentile rises; np.interp needs increasing values.
         return float(np.interp(budget, self.retained[::-1], self.percentiles[::-1]))
-
-    def retained_at(self, percentile: float) -> float:
-        """The share kept at a percentile between the first and the last rung."""
-        return float(np.interp(percentile, self.percentiles, self.retained))
 
 
 @dataclass(frozen=True)
 class RetentionTable:
-    """Curves measured on one set of images; `measured_on` says which, how many and at what canvas."""
+    """Curves measured on one set of images; `measured_on` holds the data set, the number of images and the canvas."""
 
     name: str
     measured_on: Mapping[str, Any]
@@ -59,15 +55,12 @@ class RetentionTable:
 
     @property
     def canvas(self) -> CanvasSize | None:
-        """The canvas the images were fitted to; None where the table does not say."""
+        """The canvas the images were fitted to; None if the table does not say."""
         canvas = self.measured_on.get("canvas")
         return tuple(canvas) if isinstance(canvas, list) else canvas
 
     def check_reading(self, gate: object, canvas: CanvasSize) -> None:
-        """Refuse a gate or canvas other than those that were measured: its counts are others.
-
-        `gate` is None where none is read.
-        """
+        """Raise InputError for a gate or canvas other than those measured; `gate` is None if there is no gate."""
         measured = self.measured_on.get("gate")
         if gate is not None and measured is not None and gate != measured:
             raise InputError(
@@ -80,7 +73,7 @@ class RetentionTable:
             )
 
     def curve(self, scorer: str, rank: float) -> RetentionCurve:
-        """The curve for a scorer and rank, refused with what the table holds."""
+        """Return the curve for a scorer and rank; raise InputError if the table does not hold it."""
         for curve in self.curves:
             if curve.scorer == scorer and abs(curve.rank - rank) < 1e-9:
                 return curve
@@ -88,11 +81,11 @@ class RetentionTable:
         raise InputError(f"table '{self.name}': no curve for scorer '{scorer}' at gate rank {rank:g}; it holds {held}")
 
     def to_document(self) -> dict[str, Any]:
-        """The table as JSON has it."""
+        """Return the table as plain values for JSON."""
         return {"format": FORMAT, "version": FORMAT_VERSION, **asdict(self)}
 
     def save(self, path: Path) -> None:
-        """Write the table as JSON, whole or not at all."""
+        """Write the table as JSON, atomically."""
         write_text(path, json.dumps(self.to_document(), indent=1) + "\n")
 
     @classmethod
@@ -102,7 +95,7 @@ class RetentionTable:
 
     @classmethod
     def from_document(cls, document: object, origin: str) -> "RetentionTable":
-        """Read what `to_document` made; `origin` is what errors call it."""
+        """Build a table from the values of `to_document`; errors name `origin`."""
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise InputError(f"{origin}: not a retention table; make one with 'vgtok calibrate'")
         if document.get("version") != FORMAT_VERSION:
@@ -118,7 +111,7 @@ class RetentionTable:
             check_size(table.canvas or "native")
             return table
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise InputError(f"{origin}: damaged retention table ({error!r}); make it anew") from None
+            raise InputError(f"{origin}: damaged retention table ({error!r}); measure it again") from None
 
 
 def _sides(canvas: CanvasSize) -> object:
@@ -155,7 +148,7 @@ def _of_type(value: Any, kind: type[_Value]) -> _Value:
 
 
 def shipped_tables() -> dict[str, Path]:
-    """Name and file of every table in the package."""
+    """Return name and file of every table in the package."""
     folder = Path(str(files("vgtok.tokenize") / "shipped"))
     return {path.stem: path for path in sorted(folder.glob("*.json"))}
 

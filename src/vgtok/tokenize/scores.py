@@ -1,4 +1,7 @@
-"""Scores: how much fine structure each cell, node and root of an image shows."""
+"""Scores: how much fine structure each cell, node and root of a canvas shows.
+
+`CanvasPixels` enter, a `Pyramid` of values leaves; patches with higher values are split first.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -8,19 +11,68 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.tokenize.geometry import CELL, NODE, ROOT, Frame, Grid, Pyramid, nest, parents, pool_bands, scratch
+from vgtok.tokenize.geometry import CELL, NODE, ROOT, CanvasPixels, Grid, Pyramid, nest, parents, pool_bands, scratch
 from vgtok.tokenize.structure import PAPER_FUSED, half_size, lambda_min_cells
 
+Scorer = Callable[[CanvasPixels], Pyramid]
+TOP_HAT_WIDTHS = (5, 9, 17)
+
+
+def top_hat_cells(pixels: CanvasPixels, width: int = max(TOP_HAT_WIDTHS)) -> Grid:
+    """Return the largest white or black top-hat response of a square element in each cell.
+
+    The largest width suffices: an opening by a larger square never exceeds one by a smaller square, so the maximum over
+    5, 9 and 17 px in both polarities equals the 17-px response in every pixel.
+    """
+    element = np.ones((width, width), dtype=np.uint8)
+
+    def map_band(rows: slice) -> NDArray[np.uint16]:
+        band = pixels.luma[rows]
+        half_way, opened, closed = (scratch(name, band.shape, np.uint16) for name in ("half way", "opened", "closed"))
+        cv2.erode(band, element, dst=half_way)
+        cv2.dilate(half_way, element, dst=opened)
+        cv2.dilate(band, element, dst=half_way)
+        cv2.erode(half_way, element, dst=closed)
+        np.subtract(band, opened, out=opened)
+        np.subtract(closed, band, out=closed)
+        return np.asarray(np.maximum(opened, closed, out=opened))
+
+    return pool_bands(pixels.extent, halo=width - 1, map_band=map_band)
+
+
+def top_hat(pixels: CanvasPixels) -> Pyramid:
+    """Multi-scale morphological top-hat: contrast to the surroundings. The default score."""
+    return nest(top_hat_cells(pixels))
+
+
+def lambda_min(pixels: CanvasPixels) -> Pyramid:
+    """The smaller eigenvalue of the structure tensor, read at half size as by the default gate."""
+    return nest(lambda_min_cells(pixels))
+
+
+def fused(pixels: CanvasPixels) -> Pyramid:
+    """Sum of top-hat and lambda_min (full size, 5 px window), each divided by its largest value in the image."""
+    total = np.zeros(pixels.extent.grid_shape(CELL), dtype=np.float32)
+    for cells in (top_hat_cells(pixels), lambda_min_cells(pixels, PAPER_FUSED)):
+        peak = cells.max()
+        if peak > 0:
+            total += cells / peak
+    return nest(total)
+
+
+# The compact score: contrast in every direction, relative to the clutter around it.
+
 _SQUARE = np.ones((9, 9), dtype=np.uint8)
-_NEIGHBOURHOOD = 7
-"""Cells a side of the square a cell is compared with: 112 px, a few vehicles wide."""
+
+_NEIGHBORHOOD = 7
+"""Side in cells of the square a cell is compared with: 112 px, a few vehicles wide."""
 
 _FLOOR = 2.0**18
-"""Clutter a neighbourhood is charged for at least, so that noise on empty ground does not count as objects."""
+"""Smallest clutter of a neighborhood, so that noise on empty ground does not count as objects."""
 
 
 def _lines() -> tuple[NDArray[np.uint8], ...]:
-    """Eight straight elements on the half-size grid, 5 to 7 px long, about 22 degrees apart."""
+    """Return eight straight elements on the half-size grid, 5 to 7 px long, about 22 degrees apart."""
     shallow = np.zeros((7, 7), dtype=np.uint8)
     shallow[[2, 2, 3, 3, 3, 4, 4], np.arange(7)] = 1
     diagonal = np.eye(5, dtype=np.uint8)
@@ -32,21 +84,21 @@ def _lines() -> tuple[NDArray[np.uint8], ...]:
 _LINES = _lines()
 
 
-def compact(frame: Frame) -> Pyramid:
-    """Compact two-dimensional contrast, supported by its neighbours and divided by the clutter around."""
-    contrast, clutter = _contrast_and_clutter(frame)
-    evidence = np.floor(contrast.astype(np.float64) * np.sqrt(lambda_min_cells(frame).astype(np.float64)))
-    support, price = _neighbourhood(evidence), _neighbourhood(clutter) + _FLOOR
+def compact(pixels: CanvasPixels) -> Pyramid:
+    """Compact two-dimensional contrast, weighted by that of the neighbors and divided by the clutter around."""
+    contrast, clutter = _contrast_and_clutter(pixels)
+    evidence = np.floor(contrast.astype(np.float64) * np.sqrt(lambda_min_cells(pixels).astype(np.float64)))
+    support, price = _neighborhood(evidence), _neighborhood(clutter) + _FLOOR
     fine = np.rint(65536.0 * np.sqrt(evidence * support) / price).astype(np.float32)
     middle = parents(fine)
     return Pyramid(fine, middle, _worth_of_roots(middle))
 
 
 def _worth_of_roots(middle: Grid) -> Grid:
-    """(2R, 2C) to (R, C): the threshold at which a root's children stop paying for its split.
+    """Return the threshold up to which the split of a root pays off: (2R, 2C) node scores to (R, C).
 
-    Splitting a root costs as much as splitting a child. It pays while the children's surplus over the threshold exceeds
-    the threshold itself, that is while it lies below the largest of (sum of the k best children) / (k + 1).
+    Splitting a root costs as much as splitting a node. It pays off while the surplus of its nodes over the threshold
+    exceeds the threshold, that is below the largest of (sum of the k best nodes) / (k + 1).
     """
     rows, columns = middle.shape
     four = middle.reshape(rows // 2, 2, columns // 2, 2).transpose(0, 2, 1, 3).reshape(rows // 2, columns // 2, 4)
@@ -54,24 +106,24 @@ def _worth_of_roots(middle: Grid) -> Grid:
     return np.asarray((sums / np.arange(2.0, 6.0)).max(axis=-1), dtype=np.float32)
 
 
-def _contrast_and_clutter(frame: Frame) -> tuple[Grid, Grid]:
-    """Per cell the largest compact response and the sum of the square one, on the square root of half-size luma.
+def _contrast_and_clutter(pixels: CanvasPixels) -> tuple[Grid, Grid]:
+    """Return per cell the largest line response and the sum of square responses, on the root of half-size luma.
 
     The square root evens out light and shadow, so that one threshold serves both.
     """
-    root = (np.sqrt(half_size(frame.luma).astype(np.float32)) * np.float32(256)).astype(np.uint16)
+    root = (np.sqrt(half_size(pixels.luma).astype(np.float32)) * np.float32(256)).astype(np.uint16)
     halo = 2 * (_SQUARE.shape[0] - 1)
 
     def half(rows: slice) -> NDArray[np.uint16]:
         return root[rows.start // 2 : -(-rows.stop // 2)]
 
-    contrast = pool_bands(frame.extent, halo, lambda rows: _top_hat(half(rows), _LINES), shrink=2)
-    clutter = pool_bands(frame.extent, halo, lambda rows: _top_hat(half(rows), (_SQUARE,)), 2, np.add)
+    contrast = pool_bands(pixels.extent, halo, lambda rows: _top_hat(half(rows), _LINES), shrink=2)
+    clutter = pool_bands(pixels.extent, halo, lambda rows: _top_hat(half(rows), (_SQUARE,)), 2, np.add)
     return contrast, clutter
 
 
 def _top_hat(values: NDArray[np.uint16], elements: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint16]:
-    """What no element fits into: (H, W) less the highest opening, or the lowest closing less it, the larger of both."""
+    """Return the larger of values minus their highest opening and their lowest closing minus values, (H, W)."""
     opened, closed = (
         reduce(combine, (cv2.morphologyEx(values, kind, element) for element in elements))
         for kind, combine in ((cv2.MORPH_OPEN, np.maximum), (cv2.MORPH_CLOSE, np.minimum))
@@ -79,88 +131,44 @@ def _top_hat(values: NDArray[np.uint16], elements: Sequence[NDArray[np.uint8]]) 
     return np.asarray(np.maximum(values - opened, closed - values))
 
 
-def _neighbourhood(cells: NDArray[np.generic]) -> NDArray[np.float64]:
-    """Sums of whole numbers over the square of cells around each, nothing outside the grid; padding holds zero."""
-    size = (_NEIGHBOURHOOD, _NEIGHBOURHOOD)
+def _neighborhood(cells: NDArray[np.generic]) -> NDArray[np.float64]:
+    """Return sums over the square of cells around each cell; cells outside the grid and padding count as 0."""
+    size = (_NEIGHBORHOOD, _NEIGHBORHOOD)
     sums = cv2.boxFilter(cells.astype(np.float64), -1, size, normalize=False, borderType=cv2.BORDER_CONSTANT)
     return np.asarray(sums, dtype=np.float64)
 
 
-TOP_HAT_WIDTHS = (5, 9, 17)
-
-Scorer = Callable[[Frame], Pyramid]
+# The other scores of the paper.
 
 
-def top_hat_cells(frame: Frame, width: int = max(TOP_HAT_WIDTHS)) -> Grid:
-    """Largest white or black top-hat response of a square element inside each cell.
-
-    One width stands for all below it: an opening by a larger square never exceeds one by a smaller square, so the
-    maximum over 5, 9 and 17 px in both polarities is the 17-px pair, in every pixel.
-    """
-    element = np.ones((width, width), dtype=np.uint8)
-
-    def map_band(rows: slice) -> NDArray[np.uint16]:
-        band = frame.luma[rows]
-        half_way, opened, closed = (scratch(name, band.shape, np.uint16) for name in ("half way", "opened", "closed"))
-        cv2.erode(band, element, dst=half_way)
-        cv2.dilate(half_way, element, dst=opened)
-        cv2.dilate(band, element, dst=half_way)
-        cv2.erode(half_way, element, dst=closed)
-        np.subtract(band, opened, out=opened)
-        np.subtract(closed, band, out=closed)
-        return np.asarray(np.maximum(opened, closed, out=opened))
-
-    return pool_bands(frame.extent, halo=width - 1, map_band=map_band)
-
-
-def top_hat(frame: Frame) -> Pyramid:
-    """Separability from the surround: the multi-scale morphological top-hat, the score VGTok ships."""
-    return nest(top_hat_cells(frame))
-
-
-def lambda_min(frame: Frame) -> Pyramid:
-    """The structure tensor's smaller eigenvalue, in the shipped half-size reading."""
-    return nest(lambda_min_cells(frame))
-
-
-def fused(frame: Frame) -> Pyramid:
-    """Top-hat and lambda_min (full size, 5 px window), each divided by its largest cell in the image, added."""
-    total = np.zeros(frame.extent.grid_shape(CELL), dtype=np.float32)
-    for cells in (top_hat_cells(frame), lambda_min_cells(frame, PAPER_FUSED)):
-        peak = cells.max()
-        if peak > 0:
-            total += cells / peak
-    return nest(total)
-
-
-def max_deviation(frame: Frame) -> Pyramid:
+def max_deviation(pixels: CanvasPixels) -> Pyramid:
     """Largest absolute difference between a pixel's luma and the mean of its cell."""
-    blocks, valid = _cell_blocks(frame, frame.luma)
+    blocks, valid = _cell_blocks(pixels, pixels.luma)
     mean = blocks.sum(axis=-1) / valid.sum(axis=-1)
-    return nest(_on_grid(frame, np.where(valid, np.abs(blocks - mean[..., None]), 0.0).max(axis=-1)))
+    return nest(_on_grid(pixels, np.where(valid, np.abs(blocks - mean[..., None]), 0.0).max(axis=-1)))
 
 
-def max_deviation_lab(frame: Frame) -> Pyramid:
-    """Largest CIE Lab distance between a pixel and the mean colour of its cell."""
-    lab = cv2.cvtColor(frame.image, cv2.COLOR_RGB2LAB)
+def max_deviation_lab(pixels: CanvasPixels) -> Pyramid:
+    """Largest CIE Lab distance between a pixel and the mean color of its cell."""
+    lab = cv2.cvtColor(pixels.rgb, cv2.COLOR_RGB2LAB)
     squared: NDArray[Any] | float = 0.0
     for channel in range(3):
-        blocks, valid = _cell_blocks(frame, lab[:, :, channel])
+        blocks, valid = _cell_blocks(pixels, lab[:, :, channel])
         mean = blocks.sum(axis=-1) / valid.sum(axis=-1)
         squared = squared + np.where(valid, blocks - mean[..., None], 0.0) ** 2
-    return nest(_on_grid(frame, np.sqrt(np.asarray(squared).max(axis=-1))))
+    return nest(_on_grid(pixels, np.sqrt(np.asarray(squared).max(axis=-1))))
 
 
-def upsample_mse(frame: Frame) -> Pyramid:
+def upsample_mse(pixels: CanvasPixels) -> Pyramid:
     """Mean squared error left when a region is rendered at 16 x 16 samples and enlarged again.
 
-    At 16 px the rendering is the region itself, so the finest grid is zero by definition and a quadtree, which
-    takes its threshold there, cannot hold this score to a budget: the defect the paper reports.
+    At 16 px the rendering is the region itself, so the finest grid is zero by definition. A quadtree takes its
+    threshold there, so it cannot hold this score to a budget, as the paper reports.
     """
-    extent = frame.extent
+    extent = pixels.extent
     height, width = extent.root_rows * ROOT, extent.root_columns * ROOT
     padding = ((0, height - extent.height), (0, width - extent.width))
-    luma = np.pad(frame.luma, padding, mode="edge").astype(np.float32)
+    luma = np.pad(pixels.luma, padding, mode="edge").astype(np.float32)
     grids = [np.zeros(extent.grid_shape(CELL), dtype=np.float32)]
     for size in (NODE, ROOT):
         small = cv2.resize(luma, (width * CELL // size, height * CELL // size), interpolation=cv2.INTER_AREA)
@@ -170,30 +178,30 @@ def upsample_mse(frame: Frame) -> Pyramid:
     return Pyramid(*grids)
 
 
-def gradient_energy(frame: Frame) -> Pyramid:
+def gradient_energy(pixels: CanvasPixels) -> Pyramid:
     """Mean squared 3 x 3 Sobel gradient of the luma over a cell."""
-    x = cv2.Sobel(frame.luma, cv2.CV_32F, 1, 0, borderType=cv2.BORDER_REPLICATE)
-    y = cv2.Sobel(frame.luma, cv2.CV_32F, 0, 1, borderType=cv2.BORDER_REPLICATE)
-    return nest(_cell_mean(frame, x * x + y * y))
+    x = cv2.Sobel(pixels.luma, cv2.CV_32F, 1, 0, borderType=cv2.BORDER_REPLICATE)
+    y = cv2.Sobel(pixels.luma, cv2.CV_32F, 0, 1, borderType=cv2.BORDER_REPLICATE)
+    return nest(_cell_mean(pixels, x * x + y * y))
 
 
-def laplacian(frame: Frame) -> Pyramid:
+def laplacian(pixels: CanvasPixels) -> Pyramid:
     """Mean absolute 3 x 3 Laplacian of the luma over a cell."""
-    return nest(_cell_mean(frame, np.abs(cv2.Laplacian(frame.luma, cv2.CV_32F, borderType=cv2.BORDER_REPLICATE))))
+    return nest(_cell_mean(pixels, np.abs(cv2.Laplacian(pixels.luma, cv2.CV_32F, borderType=cv2.BORDER_REPLICATE))))
 
 
-def entropy(frame: Frame) -> Pyramid:
+def entropy(pixels: CanvasPixels) -> Pyramid:
     """Shannon entropy in bits of a cell's luma histogram, 32 equal bins."""
     bins = 32
-    blocks, valid = _cell_blocks(frame, frame.luma >> 11)
+    blocks, valid = _cell_blocks(pixels, pixels.luma >> 11)
     rows, columns = blocks.shape[:2]
-    # One histogram for all cells: each cell owns 32 consecutive counters; padding falls in a last one, dropped.
+    # One histogram for all cells: each has 32 consecutive counters; padding goes to a last one that is dropped.
     owner = np.arange(rows * columns).reshape(rows, columns, 1) * bins
     slots = np.where(valid, owner + blocks.astype(np.int64), rows * columns * bins)
     counts = np.bincount(slots.ravel(), minlength=rows * columns * bins + 1)[:-1].reshape(rows, columns, bins)
     share = counts / valid.sum(axis=-1, keepdims=True)
     logarithms = np.log2(share, out=np.zeros_like(share), where=share > 0)
-    return nest(_on_grid(frame, -(share * logarithms).sum(axis=-1)))
+    return nest(_on_grid(pixels, -(share * logarithms).sum(axis=-1)))
 
 
 SCORES: dict[str, Scorer] = {
@@ -208,12 +216,12 @@ SCORES: dict[str, Scorer] = {
     "laplacian": laplacian,
     "entropy": entropy,
 }
-"""Every score by name: the shipped one, its fusion with lambda_min, our own, then the rest of the paper's eight."""
+"""Scores by name: the default, its fusion with lambda_min, the compact score, then the others of the paper."""
 
 
-def _cell_blocks(frame: Frame, values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Per cell its (256,) values, zero where beyond the frame, and which of them are real."""
-    extent = frame.extent
+def _cell_blocks(pixels: CanvasPixels, values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the (256,) values of each cell, zero beyond the edge, and which of them are valid."""
+    extent = pixels.extent
     rows, columns = extent.rows(CELL), extent.columns(CELL)
 
     def blocks(array: NDArray[Any]) -> NDArray[Any]:
@@ -224,13 +232,13 @@ def _cell_blocks(frame: Frame, values: NDArray[Any]) -> tuple[NDArray[np.float64
     return blocks(values).astype(np.float64), blocks(np.ones(values.shape, dtype=np.bool_))
 
 
-def _cell_mean(frame: Frame, values: NDArray[Any]) -> Grid:
-    blocks, valid = _cell_blocks(frame, values)
-    return _on_grid(frame, blocks.sum(axis=-1) / valid.sum(axis=-1))
+def _cell_mean(pixels: CanvasPixels, values: NDArray[Any]) -> Grid:
+    blocks, valid = _cell_blocks(pixels, values)
+    return _on_grid(pixels, blocks.sum(axis=-1) / valid.sum(axis=-1))
 
 
-def _on_grid(frame: Frame, cells: NDArray[Any]) -> Grid:
-    """(rows, columns) of valid cells placed on the grid padded to whole roots."""
-    grid = np.zeros(frame.extent.grid_shape(CELL), dtype=np.float32)
+def _on_grid(pixels: CanvasPixels, cells: NDArray[Any]) -> Grid:
+    """Place (rows, columns) of valid cells on the grid padded to whole roots."""
+    grid = np.zeros(pixels.extent.grid_shape(CELL), dtype=np.float32)
     grid[: cells.shape[0], : cells.shape[1]] = cells
     return grid

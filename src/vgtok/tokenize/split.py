@@ -1,4 +1,7 @@
-"""Split busy nodes and roots by percentile, and gate out those that show only clutter."""
+"""Split busy nodes and roots by a percentile of their scores, except those the gate stops as clutter.
+
+Scores and a gate statistic per node enter, flags of the nodes and roots that split leave.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.errors import BudgetError, InputError
-from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent, Frame, Grid, Pyramid, children, nest, parents
+from vgtok.tokenize.geometry import CELL, NODE, ROOT, CanvasPixels, Extent, Grid, Pyramid, children, nest, parents
 from vgtok.tokenize.scores import TOP_HAT_WIDTHS, top_hat_cells
 from vgtok.tokenize.structure import FULL_SIZE, HALF_SIZE, PAPER_AUROC, Reading, lambda_min_cells
 
@@ -22,7 +25,7 @@ class Nodes(NamedTuple):
 
 
 def percentile_threshold(values: NDArray[np.float32], percentile: float) -> np.float64:
-    """The `percentile`-th percentile of (N,) values, between order statistics by linear interpolation."""
+    """Return the `percentile`-th percentile of (N,) values, linearly interpolated."""
     if not 0.0 <= percentile <= 100.0:
         raise InputError(f"percentile: {percentile} is not between 0 and 100")
     position = (values.size - 1) * (percentile / 100.0)
@@ -34,21 +37,21 @@ def percentile_threshold(values: NDArray[np.float32], percentile: float) -> np.f
 
 
 def valid_values(grid: Grid, extent: Extent, size: int) -> NDArray[np.float32]:
-    """The (N,) values of the patches that hold real pixels."""
+    """Return the (N,) values of the patches that hold valid pixels."""
     return grid[: extent.rows(size), : extent.columns(size)].ravel()
 
 
 def busy_nodes(scores: Pyramid, extent: Extent, percentile: float) -> Nodes:
-    """Nodes the ungated descent splits, at the threshold its percentile sets on the image's own 16-px grid."""
+    """Return the nodes split without a gate, at the threshold the percentile gives on the image's own cells."""
     threshold = percentile_threshold(valid_values(scores.fine, extent, CELL), percentile)
     coarse = (scores.coarse > threshold) & (parents(scores.middle) > threshold)
-    # A calm root is a leaf whatever lies below it.
+    # A root below the threshold is a leaf whatever lies below it.
     middle = (scores.middle > threshold) & (parents(scores.fine) > threshold) & children(coarse)
     return Nodes(middle, coarse)
 
 
 def count_tokens(splits: Nodes, extent: Extent) -> int:
-    """Tokens of the partition these splits describe, padding left out."""
+    """Count the tokens these splits give, without padding."""
     cells, nodes = extent.valid(CELL), extent.valid(NODE)
     fine = (cells & children(splits.middle)).sum()
     middle = (nodes & children(splits.coarse) & ~splits.middle).sum()
@@ -56,10 +59,10 @@ def count_tokens(splits: Nodes, extent: Extent) -> int:
 
 
 def single_pass_percentile(budget: float) -> float:
-    """The percentile at which `single_pass` keeps `budget` of a frame of whole nodes.
+    """Return the percentile at which `single_pass` keeps `budget` of an image of whole nodes.
 
-    No table is needed: a 32-px node that stays whole is one token instead of four, so the share kept falls by 0.0075
-    with each of the 100 percentiles.
+    This needs no table: a 32-px node that stays whole is one token instead of four, so each percentile keeps 0.0075
+    less.
     """
     if not 0.25 <= budget <= 1.0:
         raise BudgetError(f"budget: {budget} is outside 0.25 to 1, what splitter 'single_pass' reaches")
@@ -67,10 +70,9 @@ def single_pass_percentile(budget: float) -> float:
 
 
 def single_pass(scores: Pyramid, extent: Extent, percentile: float) -> Nodes:
-    """Two scales, each decided once: the lowest-scoring `percentile` per cent of the 32-px nodes stay whole.
+    """Split into two scales: the lowest-scoring `percentile` percent of the 32-px nodes stay whole.
 
-    The 16-px scale is what the coarse mask leaves over, so only the 32-px percentile moves the partition. Nodes are
-    taken by rank, equal scores by position, so that even a constant grid gives exactly its share.
+    Nodes are taken by rank, equal scores by position, so that even a constant grid gives exactly its share.
     """
     if not 0.0 <= percentile <= 100.0:
         raise InputError(f"percentile: {percentile} is not between 0 and 100")
@@ -81,39 +83,42 @@ def single_pass(scores: Pyramid, extent: Extent, percentile: float) -> Nodes:
     return Nodes(middle, extent.valid(ROOT))
 
 
+# The gate: busy nodes with the least structure stay whole.
+
+
 class Structure(NamedTuple):
-    """Gate statistic per node, low where it should stop: `middle` (2R, 2C) and `coarse` (R, C)."""
+    """Gate statistic, low where a patch should stay whole: `middle` (2R, 2C) of nodes and `coarse` (R, C) of roots."""
 
     middle: Grid
     coarse: Grid
 
 
-Gate = Callable[[Frame], Structure]
+Gate = Callable[[CanvasPixels], Structure]
 
 
-def lambda_min(frame: Frame, reading: Reading = HALF_SIZE) -> Structure:
-    """Largest lambda_min inside the node: the paper's g = 1 / (1 + lambda_min), in reverse order."""
-    return Structure(*nest(lambda_min_cells(frame, reading))[1:])
+def lambda_min(pixels: CanvasPixels, reading: Reading = HALF_SIZE) -> Structure:
+    """Largest lambda_min in the node: the paper's g = 1 / (1 + lambda_min) in reverse order."""
+    return Structure(*nest(lambda_min_cells(pixels, reading))[1:])
 
 
-def fine_element(frame: Frame) -> Structure:
+def fine_element(pixels: CanvasPixels) -> Structure:
     """Largest top-hat response of the 5-px element alone."""
-    return Structure(*nest(top_hat_cells(frame, min(TOP_HAT_WIDTHS)))[1:])
+    return Structure(*nest(top_hat_cells(pixels, min(TOP_HAT_WIDTHS)))[1:])
 
 
-def homogeneity(frame: Frame) -> Structure:
-    """Standard deviation of the luma inside the node: a homogeneous node stops."""
-    return Structure(*(np.sqrt(_moments(frame, size)[1]).astype(np.float32) for size in (NODE, ROOT)))
+def homogeneity(pixels: CanvasPixels) -> Structure:
+    """Standard deviation of the luma in the node: a homogeneous node stops."""
+    return Structure(*(np.sqrt(_moments(pixels, size)[1]).astype(np.float32) for size in (NODE, ROOT)))
 
 
-def surround(frame: Frame) -> Structure:
+def surround(pixels: CanvasPixels) -> Structure:
     """Absolute difference between the node's mean luma and that of the eight nodes around it."""
-    return Structure(*(_surround_contrast(frame, size) for size in (NODE, ROOT)))
+    return Structure(*(_surround_contrast(pixels, size) for size in (NODE, ROOT)))
 
 
-def surround_homogeneity(frame: Frame) -> Structure:
-    """The product of the two: contrast to the surround times the deviation within."""
-    pairs = zip(surround(frame), homogeneity(frame), strict=True)
+def surround_homogeneity(pixels: CanvasPixels) -> Structure:
+    """Product of contrast to the surroundings and standard deviation."""
+    pairs = zip(surround(pixels), homogeneity(pixels), strict=True)
     return Structure(*(contrast * deviation for contrast, deviation in pairs))
 
 
@@ -126,13 +131,13 @@ GATES: dict[str, Gate] = {
     "surround": surround,
     "fine_element": fine_element,
 }
-"""Every gate statistic by name: lambda_min in its three readings, then the four rivals of the paper's AUROC table."""
+"""Gates by name: lambda_min in its three readings, then the four others of the paper's AUROC table."""
 
 
 def fired_nodes(busy: Nodes, structure: Structure, rank: float) -> Nodes:
-    """The round(rank x n) of the n busy nodes with the least structure, both levels in one list.
+    """Return the round(rank x n) of the n busy nodes and roots with the least structure.
 
-    On ties 32-px nodes come before 64-px ones: with a max-pooled statistic a stopped root's children then stop too.
+    On ties 32-px nodes come before 64-px roots: with a max-pooled statistic the nodes of a stopped root then stop too.
     """
     chosen = np.flatnonzero(np.concatenate([busy.middle.ravel(), busy.coarse.ravel()]))
     values = np.concatenate([structure.middle.ravel(), structure.coarse.ravel()])[chosen]
@@ -146,7 +151,7 @@ def fired_nodes(busy: Nodes, structure: Structure, rank: float) -> Nodes:
 
 
 def gated_splits(busy: Nodes, structure: Structure | None, rank: float) -> Nodes:
-    """The busy nodes that split: all but those that fire, and none below one that does."""
+    """Return the busy nodes that split: all but those the gate stops, and none below a stopped root."""
     if structure is None or rank == 0:
         return busy
     fired = fired_nodes(busy, structure, rank)
@@ -154,9 +159,9 @@ def gated_splits(busy: Nodes, structure: Structure | None, rank: float) -> Nodes
     return Nodes(busy.middle & ~fired.middle & children(coarse), coarse)
 
 
-def _moments(frame: Frame, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and variance of the luma over each `size`-px patch, ragged edges by their real pixels only."""
-    extent = frame.extent
+def _moments(pixels: CanvasPixels, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean and variance of the luma of each `size`-px patch, over its valid pixels only."""
+    extent = pixels.extent
     rows, columns = extent.grid_shape(size)
     padding = ((0, rows * size - extent.height), (0, columns * size - extent.width))
 
@@ -164,17 +169,17 @@ def _moments(frame: Frame, size: int) -> tuple[NDArray[np.float64], NDArray[np.f
         blocks = np.pad(values, padding).reshape(rows, size, columns, size)
         return np.asarray(blocks.sum(axis=(1, 3)))
 
-    luma = frame.luma.astype(np.float64)
+    luma = pixels.luma.astype(np.float64)
     count = np.maximum(sums(np.ones_like(luma)), 1.0)
     mean = sums(luma) / count
     return mean, np.maximum(sums(luma * luma) / count - mean * mean, 0.0)
 
 
-def _surround_contrast(frame: Frame, size: int) -> Grid:
-    mean, _ = _moments(frame, size)
-    valid = frame.extent.valid(size).astype(np.float64)
+def _surround_contrast(pixels: CanvasPixels, size: int) -> Grid:
+    mean, _ = _moments(pixels, size)
+    valid = pixels.extent.valid(size).astype(np.float64)
     ring = np.ones((3, 3))
     ring[1, 1] = 0.0
     around = cv2.filter2D(mean * valid, cv2.CV_64F, ring, borderType=cv2.BORDER_CONSTANT)
-    neighbours = cv2.filter2D(valid, cv2.CV_64F, ring, borderType=cv2.BORDER_CONSTANT)
-    return np.where(neighbours > 0, np.abs(mean - around / np.maximum(neighbours, 1.0)), 0.0).astype(np.float32)
+    neighbors = cv2.filter2D(valid, cv2.CV_64F, ring, borderType=cv2.BORDER_CONSTANT)
+    return np.where(neighbors > 0, np.abs(mean - around / np.maximum(neighbors, 1.0)), 0.0).astype(np.float32)

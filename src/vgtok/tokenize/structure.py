@@ -1,8 +1,7 @@
 """The smaller eigenvalue of the luma's structure tensor: large where gradients point more than one way.
 
-Three readings, each a gradient, a window and a resolution. Luma is cut to 9 bits, so that products and their block sums
-are whole numbers a float holds exactly and windows are summed in double precision: the only roundings are single IEEE
-operations, and every backend agrees bit for bit.
+A reading is a gradient, a window and a resolution. Luma is cut to 9 bits, so that products and their block sums are
+integers a float holds exactly; the only roundings are single IEEE operations, and all backends agree bit for bit.
 """
 
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.tokenize.geometry import Frame, Grid, pool_bands, scratch
+from vgtok.tokenize.geometry import CanvasPixels, Grid, pool_bands, scratch
 
 LUMA_BITS = 9
 
@@ -21,8 +20,8 @@ LUMA_BITS = 9
 class Reading:
     """How the structure tensor is read.
 
-    `shrink` 2 halves the luma first; `sobel` and `window` are widths in its pixels; `stride` is how far apart windows
-    are taken, a divisor of the window.
+    `shrink` 2 halves the luma first; `sobel` and `window` are widths in its pixels; `stride` is the distance between
+    windows, a divisor of `window`.
     """
 
     shrink: int
@@ -37,16 +36,16 @@ class Reading:
 
     @property
     def halo(self) -> int:
-        """Full-size rows beyond a band that its values depend on, a whole number of steps."""
+        """Full-size rows around a band that its values depend on, a multiple of `step`."""
         reach = self.shrink * (self.sobel // 2 + self.window // 2)
         return -(-reach // self.step) * self.step
 
 
 HALF_SIZE = Reading(shrink=2, sobel=3, window=8, stride=2)
-"""The shipped reading: the best fine cover of small objects of those measured, at an eighth of the full-size cost."""
+"""The default: of the readings measured, the best fine cover of small objects, at an eighth of the full-size cost."""
 
 FULL_SIZE = Reading(shrink=1, sobel=3, window=9, stride=1)
-"""The full-size luma, a window at every pixel."""
+"""Full-size luma, a window at every pixel."""
 
 PAPER_AUROC = Reading(shrink=1, sobel=5, window=33, stride=1)
 """The reading that fits the paper's AUROC table; longer windows rank clutter better but lose small objects."""
@@ -56,22 +55,22 @@ PAPER_FUSED = Reading(shrink=1, sobel=3, window=5, stride=1)
 """The reading with which the fused score keeps the share of tokens the paper prints at its thresholds."""
 
 
-def lambda_min_cells(frame: Frame, reading: Reading = HALF_SIZE) -> Grid:
-    """Largest lambda_min inside each 16-px cell, on the padded grid."""
+def lambda_min_cells(pixels: CanvasPixels, reading: Reading = HALF_SIZE) -> Grid:
+    """Return the largest lambda_min in each 16-px cell, on the padded grid."""
 
     def map_band(rows: slice) -> NDArray[np.float32]:
-        return smaller_eigenvalue(*structure_tensor(quantised_luma(frame.luma[rows], reading.shrink), reading))
+        return smaller_eigenvalue(*structure_tensor(quantized_luma(pixels.luma[rows], reading.shrink), reading))
 
-    return pool_bands(frame.extent, reading.halo, map_band, reading.step)
+    return pool_bands(pixels.extent, reading.halo, map_band, reading.step)
 
 
-def quantised_luma(luma: NDArray[np.uint16], shrink: int) -> NDArray[np.int16]:
-    """Luma of (H, W), halved where `shrink` is 2, at 9 bits."""
+def quantized_luma(luma: NDArray[np.uint16], shrink: int) -> NDArray[np.int16]:
+    """Return (H, W) luma at 9 bits, halved if `shrink` is 2."""
     return ((half_size(luma) if shrink == 2 else luma) >> (16 - LUMA_BITS)).view(np.int16)
 
 
 def half_size(luma: NDArray[np.uint16]) -> NDArray[np.uint16]:
-    """Mean of each 2 x 2 block of (H, W), rounded half up: (ceil(H/2), ceil(W/2)); an odd edge counts double."""
+    """Return the mean of each 2 x 2 block of (H, W), rounded half up: (ceil(H/2), ceil(W/2)); odd edges repeat."""
     height, width = luma.shape
     if height % 2 or width % 2:
         luma = np.pad(luma, ((0, height % 2), (0, width % 2)), mode="edge")
@@ -81,9 +80,9 @@ def half_size(luma: NDArray[np.uint16]) -> NDArray[np.uint16]:
 
 
 def structure_tensor(luma: NDArray[np.int16], reading: Reading) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Windowed means of gx gx, gy gy and gx gy over an (H, W) luma, up to one factor, `stride` apart: scratch arrays.
+    """Return windowed means of gx gx, gy gy and gx gy of (H, W) luma, `stride` apart, up to a factor: scratch arrays.
 
-    Outside the frame the luma repeats its edge and gradients count as nothing.
+    Outside the image the luma repeats its edge and gradients are 0.
     """
     height, width = luma.shape
     x, y = scratch("gradient x", luma.shape, np.float32), scratch("gradient y", luma.shape, np.float32)
@@ -111,7 +110,7 @@ def structure_tensor(luma: NDArray[np.int16], reading: Reading) -> tuple[NDArray
 
 
 def smaller_eigenvalue(xx: NDArray[Any], yy: NDArray[Any], xy: NDArray[Any]) -> NDArray[np.float32]:
-    """Twice the smaller eigenvalue of the tensors [[xx, xy], [xy, yy]], never below 0: (H, W), a scratch array."""
+    """Return twice the smaller eigenvalue of the tensors [[xx, xy], [xy, yy]], at least 0: (H, W), a scratch array."""
     trace, spread, cross = (scratch(name, xx.shape, np.float32) for name in ("trace", "spread", "cross"))
     np.add(xx, yy, out=trace, casting="same_kind")
     np.subtract(xx, yy, out=spread, casting="same_kind")

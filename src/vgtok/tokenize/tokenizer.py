@@ -1,14 +1,15 @@
-"""The tokenizer: an image in, a strict partition at the budget out; and tokenizers by name."""
+"""The tokenizer: an image enters, its partition into tokens at a budget leaves; also tokenizers by name."""
 
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import BudgetError, InputError
-from vgtok.tokenize.canvas import DEFAULT_SIZE, Canvas, CanvasSize, check_size, fit_canvas
+from vgtok.tokenize.canvas import Canvas, CanvasSize, check_size, fit_canvas
 from vgtok.tokenize.count import exact_single_pass, exact_splits, target_count
-from vgtok.tokenize.geometry import Extent, Frame, Pyramid
+from vgtok.tokenize.geometry import CanvasPixels, Extent, Pyramid
 from vgtok.tokenize.images import ImageLike, read_image
 from vgtok.tokenize.scores import SCORES, Scorer
 from vgtok.tokenize.split import (
@@ -32,18 +33,18 @@ if TYPE_CHECKING:
 _Choice = TypeVar("_Choice")
 
 SHIPPED_RANK = 0.20
-"""Share of busy nodes the gate stops: the paper's one setting, the same on every data set."""
+"""Share of busy nodes the gate stops, as in the paper on all data sets."""
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """Decides from pixels alone how finely each region is read.
+    """Choose from the pixels alone how finely each region of an image is read.
 
-    Give either `budget`, the share of the dense 16-px grid every image gets to the token, or `percentile`, the paper's
-    threshold on the image's own scores. `rank` is the share of busy nodes the gate stops (0: no gate). `scorer`,
-    `gate` and `splitter` are names, or for the first two a function of your own. `canvas` is the frame to fit inside.
+    Give either `budget`, the exact share of the dense 16-px grid each image keeps, or `percentile`, the paper's
+    threshold on the scores of the image. `rank` is the share of busy nodes the gate stops (0: no gate). `scorer`,
+    `gate` and `splitter` are names; the first two may also be functions. `canvas` is the size images are fitted to.
 
-    >>> tokens = Tokenizer(budget=0.40)("frame.png")          # doctest: +SKIP
+    >>> tokens = Tokenizer(budget=0.40)("image.png")          # doctest: +SKIP
     >>> tokens.retained                                        # doctest: +SKIP
     0.4000651041666667
     """
@@ -54,7 +55,7 @@ class Tokenizer:
     scorer: str | Scorer = "tophat"
     splitter: Literal["quadtree", "single_pass"] = "quadtree"
     gate: str | Gate = "lambda_min"
-    canvas: CanvasSize = DEFAULT_SIZE
+    canvas: CanvasSize = DEFAULT_CANVAS
 
     def __post_init__(self) -> None:
         if (self.budget is None) == (self.percentile is None):
@@ -85,12 +86,12 @@ class Tokenizer:
 
     @classmethod
     def calibrated(cls, table: "str | Path | RetentionTable", budget: float, **settings: Any) -> "Tokenizer":
-        """The percentile tokenizer whose mean over a table's images is `budget`.
+        """Return the percentile tokenizer that keeps `budget` on average over the images of a table.
 
-        `table` is the name of a shipped table, a file of your own, or a loaded table. Further settings are those of the
-        class; the canvas is the table's unless you give one. A quadtree must be read as it was measured: scorer and
-        rank among the table's curves, its gate, its canvas. Single-pass needs no measurement: its share follows from
-        the percentile.
+        `table` is the name of a shipped table, a file, or a loaded table. Further settings are those of the class; the
+        canvas defaults to that of the table. A quadtree needs the settings that were measured: scorer and rank of one
+        of the table's curves, its gate and its canvas. Single-pass needs no measurement, as its share follows from the
+        percentile.
         """
         from vgtok.tokenize.retention import RetentionTable, load_table
 
@@ -107,31 +108,31 @@ class Tokenizer:
         return replace(reading, percentile=loaded.curve(reading.scorer, reading.rank).percentile_for(budget))
 
     def __call__(self, image: ImageLike, *, value_range: tuple[float, float] | None = None) -> Tokens:
-        """Tokenize a path, bytes, PIL image, (H, W, 3) array or (3, H, W) tensor."""
-        return self.partition(self.fit(image, value_range=value_range))
+        """Tokenize a path, bytes, PIL image, (H, W, 3) array or (3, H, W) tensor; `value_range` as in `read_image`."""
+        return self.partition(self.to_canvas(image, value_range=value_range))
 
-    def fit(self, image: ImageLike, *, value_range: tuple[float, float] | None = None) -> Canvas:
-        """Read the image and put it on the canvas this tokenizer works on."""
+    def to_canvas(self, image: ImageLike, *, value_range: tuple[float, float] | None = None) -> Canvas:
+        """Read an image, fit it to the canvas and pad it."""
         return fit_canvas(read_image(image, value_range), self.canvas)
 
     def partition(self, canvas: Canvas) -> Tokens:
-        """Partition a canvas that `fit` made."""
-        frame = Frame(canvas.image)
-        splits = self.split(self.score(frame), self.structure(frame), frame.extent)
-        return tokens_from_splits(splits, frame.extent, (canvas.source_height, canvas.source_width))
+        """Partition a canvas made by `to_canvas`."""
+        pixels = CanvasPixels(canvas.image)
+        splits = self.split(self.score(pixels), self.structure(pixels), pixels.extent)
+        return tokens_from_splits(splits, pixels.extent, (canvas.source_height, canvas.source_width))
 
-    def score(self, frame: Frame) -> Pyramid:
-        """What the scorer sees in a frame, per node."""
-        return _named(SCORES, self.scorer, "scorer")(frame)
+    def score(self, pixels: CanvasPixels) -> Pyramid:
+        """Return the score of every cell, node and root."""
+        return _named(SCORES, self.scorer, "scorer")(pixels)
 
-    def structure(self, frame: Frame) -> Structure | None:
-        """What the gate sees in a frame, per node; nothing where there is no gate."""
-        return _named(GATES, self.gate, "gate")(frame) if self.gated else None
+    def structure(self, pixels: CanvasPixels) -> Structure | None:
+        """Return the gate statistic of every node and root; None without a gate."""
+        return _named(GATES, self.gate, "gate")(pixels) if self.gated else None
 
     def batch(self, images: "torch.Tensor") -> list[Tokens]:
-        """Partition a (B, 3, H, W) uint8 tensor as it is, on the device it lives on; no resizing.
+        """Partition a (B, 3, H, W) uint8 tensor on its device, without resizing.
 
-        The partitions are those of `partition` on the same pixels, bit for bit.
+        The partitions equal those of `partition` on the same pixels bit for bit.
         """
         from vgtok.tokenize.accelerated import partition_batch
 
@@ -139,11 +140,11 @@ class Tokenizer:
 
     @property
     def gated(self) -> bool:
-        """Whether a gate statistic is read at all."""
+        """Whether a gate is used."""
         return self.splitter == "quadtree" and self.rank > 0
 
     def split(self, scores: Pyramid, structure: Structure | None, extent: Extent) -> Nodes:
-        """The splits for given scores and gate statistic: the part that is the same on every device."""
+        """Return the splits for given scores and gate statistic; the same code on every device."""
         if self.budget is not None:
             levels = 3 if self.splitter == "quadtree" else 2
             target = target_count(self.budget, extent, levels=levels)
@@ -177,11 +178,11 @@ PRESETS: dict[str, dict[str, Any]] = {
     "top-hat+gate": {"scorer": "tophat", "rank": SHIPPED_RANK, "splitter": "quadtree"},
     "compact": {"scorer": "compact", "rank": 0.0, "splitter": "quadtree"},
 }
-"""Every tokenizer by name."""
+"""Settings of each tokenizer by name."""
 
 
 def preset(name: str) -> dict[str, Any]:
-    """The arguments of the tokenizer of that name."""
+    """Return the settings of the tokenizer of that name."""
     if name not in PRESETS:
         raise InputError(f"tokenizer: '{name}' is not one of {', '.join(PRESETS)}")
     return PRESETS[name]

@@ -1,4 +1,4 @@
-"""The partition itself: where every token lies and how large it is, as a structure of arrays.
+"""The partition of a canvas: position and size of every token, as a structure of arrays.
 
 Tokens are listed root by root in reading order and in Z-order inside each 64-px root: the order of a depth-first walk.
 """
@@ -24,10 +24,10 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class Tokens:
-    """A strict partition of one frame.
+    """A strict partition of one canvas.
 
-    `x`, `y` are (N,) int32 top-left corners on the canvas and `sizes` the (N,) int32 sides, 16, 32 or 64. The frame is
-    `height` x `width` px of canvas; patches may reach beyond it into padding, none lies wholly there.
+    `x`, `y` are (N,) int32 top-left corners on the canvas and `sizes` the (N,) int32 sides, 16, 32 or 64. The
+    valid area is `height` x `width` px; tokens may reach beyond it into padding, but none lies wholly there.
     """
 
     x: NDArray[np.int32]
@@ -53,12 +53,12 @@ class Tokens:
 
     @property
     def source_boxes(self) -> NDArray[np.float64]:
-        """(N, 4) x0 y0 x1 y1 in the caller's pixels, clipped to the image."""
+        """(N, 4) x0 y0 x1 y1 in image coordinates, clipped to the image."""
         return to_source(self.boxes, (self.height, self.width), (self.source_height, self.source_width))
 
     @property
     def dense(self) -> int:
-        """Tokens of the dense 16-px grid over the same frame."""
+        """Tokens of the dense 16-px grid over the same area."""
         return self.extent.dense
 
     @property
@@ -67,11 +67,11 @@ class Tokens:
         return len(self) / self.dense
 
     def counts(self) -> dict[int, int]:
-        """How many tokens there are of each size."""
+        """Return the number of tokens of each size."""
         return {size: int((self.sizes == size).sum()) for size in (CELL, NODE, ROOT)}
 
     def cell_sizes(self) -> NDArray[np.int32]:
-        """(rows, columns) side of the token that covers each valid 16-px cell; 0 where none does."""
+        """Return the side of the token over each valid 16-px cell, (rows, columns); 0 where there is none."""
         grid = np.zeros(self.extent.grid_shape(CELL), dtype=np.int32)
         for size in (CELL, NODE, ROOT):
             chosen = self.sizes == size
@@ -82,13 +82,13 @@ class Tokens:
         return grid[: self.extent.rows(CELL), : self.extent.columns(CELL)]
 
     def validate(self) -> None:
-        """Raise InputError unless the tokens tile the frame: every valid cell once, each on its own grid."""
+        """Raise InputError unless the tokens cover every valid cell once, each on the grid of its size."""
         if not np.isin(self.sizes, (CELL, NODE, ROOT)).all():
             raise InputError("tokens: sizes other than 16, 32 and 64")
         if (self.x % self.sizes).any() or (self.y % self.sizes).any() or (self.x < 0).any() or (self.y < 0).any():
             raise InputError("tokens: a token does not lie on the grid of its own size")
         if (self.x >= self.width).any() or (self.y >= self.height).any():
-            raise InputError("tokens: a token lies wholly in padding or outside the frame")
+            raise InputError("tokens: a token lies wholly in padding or outside the canvas")
         covered = np.zeros(self.extent.grid_shape(CELL), dtype=np.int64)
         for x, y, size in zip(self.x, self.y, self.sizes, strict=True):
             covered[y // CELL : (y + size) // CELL, x // CELL : (x + size) // CELL] += 1
@@ -100,12 +100,12 @@ class Tokens:
             )
 
     def crop(self, x: int, y: int, height: int, width: int) -> "Tokens":
-        """The tokens of a part of the frame with its corner on a 64-px root, cut where the frame ends.
+        """Return the tokens of a crop with its corner on a 64-px root, cut at the edge of the valid area.
 
-        The part counts as an image of its own: its source is itself.
+        The crop counts as an image of its own.
         """
         if x % ROOT or y % ROOT or not (0 <= x < self.width and 0 <= y < self.height):
-            raise InputError(f"crop: its corner ({x}, {y}) is not one of the frame's {ROOT}-px roots")
+            raise InputError(f"crop: its corner ({x}, {y}) does not lie on a {ROOT}-px root of the canvas")
         height, width = min(height, self.height - y), min(width, self.width - x)
         if (height % ROOT and y + height < self.height) or (width % ROOT and x + width < self.width):
             raise InputError(f"crop: {width} x {height} px cut through {ROOT}-px roots")
@@ -116,13 +116,13 @@ class Tokens:
         )
 
     def overlay(self, image: Any) -> "Image.Image":
-        """The partition drawn over `image` (any kind the tokenizer reads), in the image's own pixels."""
+        """Draw the partition over `image`, anything the tokenizer reads, at the size of the image."""
         from vgtok.show.overlay import draw_tokens
 
         return draw_tokens(self, image)
 
     def to_dict(self) -> dict[str, Any]:
-        """What a JSON file of this partition holds."""
+        """Return the partition as plain values for JSON."""
         return {
             "format": "vgtok-tokens",
             "version": FORMAT_VERSION,
@@ -138,11 +138,11 @@ class Tokens:
         }
 
     def to_json(self) -> str:
-        """The partition as JSON text."""
+        """Return the partition as JSON text."""
         return json.dumps(self.to_dict(), separators=(",", ":"))
 
     def to_arrays(self) -> dict[str, NDArray[np.int32]]:
-        """What an npz file of this partition holds: x, y, size, and the two frame sizes as (height, width)."""
+        """Return the arrays of an npz file: x, y, size, and the sizes of canvas and source as (height, width)."""
         return {
             "x": self.x,
             "y": self.y,
@@ -153,7 +153,7 @@ class Tokens:
 
 
 def tokens_from_splits(splits: Nodes, extent: Extent, source_size: tuple[int, int]) -> Tokens:
-    """List the leaves that `splits` leave: 16 px under a split node, else 32 px, else 64 px."""
+    """List the leaves of the splits: 16 px under a split node, else 32 px under a split root, else 64 px."""
     fine = children(splits.middle)
     size_of_cell = np.where(fine, CELL, np.where(children(children(splits.coarse)), NODE, ROOT)).astype(np.int32)
     rows, columns = np.ogrid[: size_of_cell.shape[0], : size_of_cell.shape[1]]

@@ -7,7 +7,7 @@ from pathlib import Path
 from vgtok.detect.config import detector_configuration
 from vgtok.detect.loading import find_detector
 from vgtok.detect.model import CoDetr
-from vgtok.detect.saving import filled
+from vgtok.detect.saving import model_from_state
 from vgtok.encode.embed import Fusion
 from vgtok.encode.loading import load_weights
 from vgtok.errors import InputError
@@ -48,7 +48,7 @@ def prepared(model: CoDetr, recipe: Recipe) -> CoDetr:
     if "fusion" in changes:
         fusion = Fusion(config.encoder_config()).state_dict()
         state |= {f"encoder.embedding.fusion.{name}": tensor for name, tensor in fusion.items()}
-    return filled(config, state, recipe.start)
+    return model_from_state(config, state, recipe.start)
 
 
 def _start(recipe: Recipe, names: tuple[str, ...]) -> str:

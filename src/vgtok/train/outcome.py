@@ -9,10 +9,11 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from vgtok.defaults import DEFAULT_BUDGET
 from vgtok.detect.config import DetectorConfig, Head
-from vgtok.detect.detector import DEFAULT_BUDGET, Detector
+from vgtok.detect.detector import Detector
 from vgtok.detect.loading import load, shipped_models
-from vgtok.detect.saving import filled, read_config
+from vgtok.detect.saving import model_from_state, read_config
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import read_json
 from vgtok.tokenize.retention import RetentionTable
@@ -26,13 +27,13 @@ _HISTORY_ROWS = 40
 def detector_of(
     source: Path,
     table: RetentionTable | None = None,
-    licence: str = "",
+    license: str = "",
     evaluations: Sequence[Mapping[str, Any]] = (),
     head: Head | None = None,
 ) -> Detector:
     """The detector of a run's last checkpoint, or of the checkpoint named; its head is the recipe's by default.
 
-    It is read at the budget it was trained at, of several at the one nearest to 40%. Its licence is the one given, by
+    It is read at the budget it was trained at, of several at the one nearest to 40%. Its license is the one given, by
     default that of the model the run started from.
     """
     run, checkpoint = _places(source)
@@ -44,21 +45,21 @@ def detector_of(
         weights = load_file(checkpoint / "average.safetensors")
     except (OSError, ValueError, SafetensorError) as error:
         raise InputError(f"{source}: neither a training run with a checkpoint nor one of them ({error})") from None
-    model = filled(config, weights, str(checkpoint))
+    model = model_from_state(config, weights, str(checkpoint))
     sides = int(canvas[0]), int(canvas[1])
     return Detector(
         model,
         canvas=sides,
         table=table,
-        licence=licence or licence_of_start(recipe),
+        license=license or license_of_start(recipe),
         evaluations=evaluations,
         head=head or preferred,
         budget=budget,
     )
 
 
-def licence_of_start(recipe: Mapping[str, Any]) -> str:
-    """The licence note a run inherits from the model it started from; empty where it started from none or from no note.
+def license_of_start(recipe: Mapping[str, Any]) -> str:
+    """The license note a run inherits from the model it started from; empty where it started from none or from no note.
 
     A start that is gone since leaves a note that says so: its terms still hold.
     """
@@ -67,9 +68,9 @@ def licence_of_start(recipe: Mapping[str, Any]) -> str:
         return ""
     try:
         folder = shipped_models().get(start, Path(start))
-        inherited = str(read_config(folder)["licence"]) if folder.is_dir() else load(start).licence
+        inherited = str(read_config(folder)["license"]) if folder.is_dir() else load(start).license
     except (VGTokError, KeyError):
-        return f"Started from {Path(start).name}, whose licence could not be read and applies to this model too"
+        return f"Started from {Path(start).name}, whose license could not be read and applies to this model too"
     return inherited and f"Started from {Path(start).name}: {inherited}"
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from vgtok.data.synthetic import LAYOUTS
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.detect.config import Auxiliary, Head
-from vgtok.errors import InputError
-from vgtok.fields import check_fields
+from vgtok.errors import InputError, check_fields
 from vgtok.tokenize.tokenizer import preset
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -60,7 +60,7 @@ class Recipe:
     data: str = ""
     validation: str = ""
     held_out: int = 0
-    canvas: tuple[int, int] = (2048, 1152)
+    canvas: tuple[int, int] = DEFAULT_CANVAS
     smallest: float = 1.0
     largest: float = 1.0
     flip: bool = True

@@ -11,7 +11,7 @@ from vgtok.data.subset import Subset, of_classes, spread
 from vgtok.data.synthetic import SceneConfig
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.detector import Detector
-from vgtok.detect.saving import filled
+from vgtok.detect.saving import model_from_state
 from vgtok.evaluate.evaluation import evaluate
 from vgtok.evaluate.inference import run_detector
 from vgtok.evaluate.protocols import protocol_for
@@ -54,7 +54,7 @@ def score(
     config: DetectorConfig, weights: Mapping[str, Tensor], recipe: Recipe, images: AnnotatedDataset
 ) -> dict[str, float]:
     """AP, AP50 and APS in points of these weights, read as the recipe reads."""
-    model = filled(config, {name: tensor.cpu().float() for name, tensor in weights.items()}, "average")
+    model = model_from_state(config, {name: tensor.cpu().float() for name, tensor in weights.items()}, "average")
     device = next(iter(weights.values())).device
     detector = Detector(model, canvas=recipe.canvas, head=recipe.head).to(device)
     rules = protocol_for(None, images.name, None)

@@ -18,6 +18,7 @@ from vgtok.data.synthetic.lighting import ShadowMap, Sun, darken, draw_sensor, e
 from vgtok.data.synthetic.objects import NAMES, Actor, Sprite, mix
 from vgtok.data.synthetic.stage import Occupancy, Pole, Stage
 from vgtok.data.synthetic.vegetation import CrownBank, Tree
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import InputError
 
 SMALLEST_SIDE = 4
@@ -222,7 +223,9 @@ class Scene:
     """The ten classes of VisDrone in its order, then ship."""
 
 
-def render_scene(seed: int, width: int = 2048, height: int = 1152, config: SceneConfig | None = None) -> Scene:
+def render_scene(
+    seed: int, width: int = DEFAULT_CANVAS[0], height: int = DEFAULT_CANVAS[1], config: SceneConfig | None = None
+) -> Scene:
     """Draw the scene of a seed.
 
     The same seed, size and configuration give the same bytes on any number of threads, for one version of OpenCV

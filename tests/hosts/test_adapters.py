@@ -70,7 +70,7 @@ def test_wrapped_equals_timm_at_all_tokens_and_comes_back(timm: Any, name: str) 
 def test_eva_blocks_equal_timms(timm: Any, name: str) -> None:
     model, _ = build(timm, name)
     module, host = find_host(model)
-    encoder = Encoder(host.described(module)).eval()
+    encoder = Encoder(host.describe(module)).eval()
     state = from_timm(model.state_dict(), encoder.config)
     check_state(state, encoder, name)
     encoder.load_state_dict(state)

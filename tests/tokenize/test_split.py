@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 
 from tests.tokenize.pyramids import random_pyramid, structure_of
 from vgtok.errors import InputError
-from vgtok.tokenize.geometry import CELL, NODE, Extent, Frame, Pyramid, parents
+from vgtok.tokenize.geometry import CELL, NODE, CanvasPixels, Extent, Pyramid, parents
 from vgtok.tokenize.split import (
     GATES,
     Nodes,
@@ -130,7 +130,7 @@ def test_every_gate_statistic_stops_the_flat_node_before_the_busy_one(name: str)
     rng = np.random.default_rng(5)
     image[64:128, 64:128] = rng.integers(0, 256, (64, 64, 3))
     image[64:96, 64:96] //= 2
-    structure = GATES[name](Frame(image))
+    structure = GATES[name](CanvasPixels(image))
     assert structure.coarse.shape == (2, 3)
     assert structure.middle.shape == (4, 6)
     busy = Nodes(np.zeros((4, 6), dtype=bool), np.zeros((2, 3), dtype=bool))
@@ -141,5 +141,5 @@ def test_every_gate_statistic_stops_the_flat_node_before_the_busy_one(name: str)
 
 @pytest.mark.parametrize("name", [name for name in GATES if name.startswith("lambda_min") or name == "fine_element"])
 def test_max_pooled_statistics_stop_the_children_of_a_stopped_root(name: str) -> None:
-    structure = GATES[name](Frame(np.random.default_rng(6).integers(0, 256, (256, 320, 3), dtype=np.uint8)))
+    structure = GATES[name](CanvasPixels(np.random.default_rng(6).integers(0, 256, (256, 320, 3), dtype=np.uint8)))
     np.testing.assert_array_equal(structure.coarse, parents(structure.middle))

@@ -20,7 +20,7 @@ from vgtok.errors import InputError
 from vgtok.tokenize.decode import FORMATS
 from vgtok.tokenize.images import header_size, read_image
 
-from .hostile_files import GREY, NOT_READABLE, ODD_BUT_GOOD, POSTSCRIPT, encoded, huge_gif, tiff, two_formats
+from .hostile_files import GRAY, NOT_READABLE, ODD_BUT_GOOD, POSTSCRIPT, encoded, huge_gif, tiff, two_formats
 
 
 @pytest.mark.parametrize("name", NOT_READABLE)
@@ -38,7 +38,7 @@ def test_what_decoders_trip_over_is_one_sentence(name: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("kind", ODD_BUT_GOOD)
 def test_a_damaged_exif_block_costs_the_orientation_only(kind: str) -> None:
-    np.testing.assert_array_equal(read_image(ODD_BUT_GOOD[kind])[:, :, 0], GREY)
+    np.testing.assert_array_equal(read_image(ODD_BUT_GOOD[kind])[:, :, 0], GRAY)
 
 
 def test_mutated_files_are_pixels_or_one_sentence() -> None:
@@ -74,7 +74,7 @@ def test_names_no_file_can_have(name: str) -> None:
 def test_pillow_modes_without_a_way_to_rgb() -> None:
     premultiplied = Image.merge("LA", (Image.new("L", (4, 3), 200), Image.new("L", (4, 3), 255))).convert("La")
     assert (read_image(premultiplied) == 200).all()
-    closed = Image.open(io.BytesIO(encoded(Image.fromarray(GREY), "PNG")))
+    closed = Image.open(io.BytesIO(encoded(Image.fromarray(GRAY), "PNG")))
     closed.close()
     with pytest.raises(InputError, match="PIL image"):
         read_image(closed)
@@ -151,7 +151,7 @@ except InputError as error:
 
 def test_pillows_own_limit_stands_for_others_and_reads_run_side_by_side() -> None:
     large = encoded(Image.new("1", (14000, 14000)), "PNG")
-    small = encoded(Image.fromarray(GREY), "PNG")
+    small = encoded(Image.fromarray(GRAY), "PNG")
     reading = threading.Thread(target=read_image, args=(large,))
     reading.start()
     during = 0

@@ -9,7 +9,7 @@ import torch
 
 from tests.encode.small import frame, partition, small_encoder
 from vgtok.encode.dense import encode_control, encode_dense
-from vgtok.encode.embed import place
+from vgtok.encode.embed import lay_out
 from vgtok.encode.encoder import Encoder, PackedRoutes, unpack
 from vgtok.encode.packing import pack
 from vgtok.errors import InputError
@@ -40,7 +40,7 @@ def test_all_tokens_of_a_padded_grid_packed_equal_dense(size: tuple[int, int]) -
     with torch.no_grad():
         packed = encoder([image], [partition(image, 1.0)]).maps[0]
         dense = encode_dense(encoder, image[None]).maps[0]
-        # Zeros after normalisation, which is what a padded image holds.
+        # Zeros after normalization, which is what a padded image holds.
         wide = torch.zeros(1, 3, -(-size[0] // 32) * 32, -(-size[1] // 32) * 32)
         mean, std = (torch.tensor(values).view(3, 1, 1) for values in (encoder.config.mean, encoder.config.std))
         wide[0, :, : size[0], : size[1]] = (image - mean) / std
@@ -84,7 +84,7 @@ def test_control_equals_masked_attention_on_the_scattered_input() -> None:
         control = encode_control(encoder, [image], [tokens]).maps[0]
         # The same scattered cells as a packed sequence of every cell, through the masked reference.
         coarse, fine = pack([tokens], encoder.config), pack([everything], encoder.config)
-        at_coarse, at_fine = (place(p, encoder.config, torch.device("cpu")) for p in (coarse, fine))
+        at_coarse, at_fine = (lay_out(p, encoder.config, torch.device("cpu")) for p in (coarse, fine))
         cells = encoder.embedding([image], coarse, at_coarse)[at_coarse.cells]
         sequence = torch.empty_like(cells)
         sequence[at_fine.cells] = cells

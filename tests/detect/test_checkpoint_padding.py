@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from tests.detect import padded_oracle as oracle
-from tests.detect.small_models import ENCODER, SMALL
+from tests.detect.public_layout import random_public_state
+from tests.detect.small_models import ENCODER, SMALL, predict_dense
 from tests.encode.small import frame, partition
-from vgtok.detect import checkpoint
-from vgtok.detect.checkpoint import convert_co_detr, to_public
+from vgtok.detect.checkpoint import convert_co_detr
 from vgtok.detect.model import CoDetr
 from vgtok.encode.config import IMAGENET_MEAN, IMAGENET_STD
 
@@ -20,12 +20,7 @@ SIZES = [(45, 83), (33, 64), (32, 49)]
 
 @pytest.fixture(scope="module")
 def public() -> dict[str, Tensor]:
-    generator = torch.Generator().manual_seed(5)
-    layout = to_public(checkpoint._shapes(RELEASED), RELEASED.encoder_config())
-    return {
-        name: torch.randn(t.shape, generator=generator) * (0.5 if t.ndim < 2 else (t[0].numel()) ** -0.5)
-        for name, t in layout.items()
-    }
+    return random_public_state(RELEASED, 5)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +28,7 @@ def model(public: dict[str, Tensor]) -> CoDetr:
     return convert_co_detr(public, "public", like=RELEASED).detector.model.requires_grad_(False)
 
 
-def normalised(image: Tensor) -> Tensor:
+def normalized(image: Tensor) -> Tensor:
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (IMAGENET_MEAN, IMAGENET_STD))
     return (image - mean) / std
 
@@ -50,12 +45,12 @@ def test_every_frame_runs_as_the_public_model_runs_it(
     model: CoDetr, public: dict[str, Tensor], size: tuple[int, int]
 ) -> None:
     image = frame(*size)
-    levels = oracle.feature_levels(public, normalised(image), window=8)
+    levels = oracle.feature_levels(public, normalized(image), window=8)
     masks = oracle.level_masks(levels, size)
     memory = oracle.encoded(public, levels, masks, layers=2)
     logits, boxes = oracle.query_boxes(public, memory, masks, layers=2, queries=RELEASED.queries)
     expected = oracle.query_detections(logits, boxes, size)
-    same(model.predict_dense([image], 1000)[0], expected)
+    same(predict_dense(model, image), expected)
     same(model.predict([image], [partition(image, 1.0)], 1000)[0], expected)
     same(
         model.predict([image], [partition(image, 1.0)], 1000, "atss")[0],

@@ -3,23 +3,29 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+import torch
 from PIL import Image
 
 import vgtok
 from tests.command_line import Run, runner
+from tests.detect.small_models import ENCODER, small_detector
+from tests.detect.test_atss import SIZE, head, maps
 from tests.export.small_models import WINDOWED_EVA02, WINDOWED_VIT, traceable_detector
 from vgtok import InputError, OnnxDetector
 from vgtok.data.synthetic import render_scene
 from vgtok.detect.detector import Detector
 from vgtok.detect.result import Result
 from vgtok.detect.saving import save_detector
+from vgtok.export.description import Description
 from vgtok.export.onnx_file import export_onnx
+from vgtok.export.runtime import suppressed
 
 FUSION_SIZE, PLAIN_SIZE, RAGGED_SIZE = (512, 384), (640, 512), (205, 330)
 
@@ -144,7 +150,7 @@ def test_a_file_says_what_it_is(fused: tuple[Detector, Path]) -> None:
     assert json.loads(properties["names"]) == ["car", "van", "bus"]
     assert (properties["canvas"], properties["tokens"]) == ("512x384", "306")
     assert json.loads(properties["mean"]) == [123.675, 116.28, 103.53]
-    assert properties["licence"] == "for tests only"
+    assert properties["license"] == "for tests only"
     assert [output.name for output in model.graph.output] == ["boxes", "scores", "labels"]
     # Every shape is fixed: no dimension has a name instead of a size.
     values = [*model.graph.input, *model.graph.output]
@@ -155,7 +161,7 @@ def test_what_cannot_be_run_is_refused(fused: tuple[Detector, Path], folder: Pat
     exported = OnnxDetector(fused[1])
     with pytest.raises(InputError, match=r"300 x 400 px becomes 384 x 512 .* exported for 512 x 384; .*--size 384x512"):
         exported(np.zeros((400, 300, 3), dtype=np.uint8))
-    with pytest.raises(InputError, match="budget: this graph reads every frame as 306 tokens; export with --dynamic"):
+    with pytest.raises(InputError, match="budget: this graph reads every image as 306 tokens; export with --dynamic"):
         exported(np.zeros((384, 512, 3), dtype=np.uint8), budget=0.5)
     with pytest.raises(InputError, match="max_detections: 0"):
         exported(np.zeros((384, 512, 3), dtype=np.uint8), max_detections=0)
@@ -221,3 +227,29 @@ def test_it_runs_without_torch(fused: tuple[Detector, Path], tmp_path: Path) -> 
     expected = vgtok.OnnxDetector(fused[1], threads=1)(image)
     np.testing.assert_array_equal(found["scores"], expected.scores)
     np.testing.assert_array_equal(found["boxes"], expected.boxes)
+
+
+def described(suppression: str) -> Description:
+    encoder = small_detector(encoder_overrides={**ENCODER, "grid_multiple": 2}).model.encoder.config
+    plain = Description("small", ("car",), 128, 96, 48, False, encoder, (), "atss", "")
+    return replace(plain, atss_suppression=suppression)
+
+
+@pytest.mark.parametrize("suppression", ["hard", "soft"])
+def test_the_atss_head_keeps_the_same_without_torch(suppression: str) -> None:
+    found = head(suppression)
+    with torch.inference_mode():
+        candidates = found.candidates(maps())
+        boxes, scores, labels = found.predict(maps(), SIZE, 1000)
+    description = described(suppression)
+    kept = suppressed(tuple(part.numpy() for part in candidates), description, SIZE, 1000)  # type: ignore[arg-type]
+    assert kept[2].tolist() == labels.tolist()
+    np.testing.assert_allclose(kept[1], scores.numpy(), rtol=1e-5)
+    np.testing.assert_allclose(kept[0], boxes.numpy(), rtol=1e-5)
+
+
+def test_a_file_says_how_its_boxes_are_thinned_out_and_an_old_one_need_not() -> None:
+    properties = described("soft").to_properties()
+    assert Description.from_properties(properties, "a.onnx") == described("soft")
+    del properties["atss_suppression"]
+    assert Description.from_properties(properties, "a.onnx").atss_suppression == "hard"

@@ -1,4 +1,4 @@
-"""What a package index, a citation tool and a reader of the README are told about licences and authorship."""
+"""What a package index, a citation tool and a reader of the README are told about licenses and authorship."""
 
 import tomllib
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_the_notice_covers_every_model_in_the_package() -> None:
     notice = (ROOT / "LICENSE-VisDrone-academic").read_text(encoding="utf-8")
     for name, folder in shipped_models().items():
         assert f"vgtok/detect/shipped/{name}" in notice
-        assert "for academic use only" in read_config(folder)["licence"]
+        assert "for academic use only" in read_config(folder)["license"]
 
 
 def test_the_citation_is_of_the_paper() -> None:

@@ -1,12 +1,68 @@
-"""RoIAlign against a loop over bins, sample points and the four cells around each."""
+"""Anchors and their assignment, region proposals, and RoIAlign against a loop over bins and sample points."""
 
 import math
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
-from vgtok.detect.roi import roi_align
+from tests.detect.small_models import SMALL
+from vgtok.detect.roi import BACKGROUND, UNDECIDED, RPNHead, assign_by_overlap, level_anchors, roi_align, sample
+from vgtok.overlap import paired_iou
+
+
+def random_boxes(count: int, seed: int, largest: float = 40.0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    corner = torch.rand(count, 2, generator=generator) * 60
+    return torch.cat([corner, corner + torch.rand(count, 2, generator=generator) * largest + 2], dim=1)
+
+
+def test_anchors_stand_on_the_first_corner_of_their_cell() -> None:
+    (level,) = level_anchors([(2, 3)], (8,), (4.0, 8.0), (0.5, 1.0), torch.zeros(()))
+    anchors = torch.unflatten(level, 0, (2, 3, 2, 2))
+    middle = (anchors[..., :2] + anchors[..., 2:]) / 2
+    torch.testing.assert_close(middle[1, 2], torch.tensor([16.0, 8.0]).expand(2, 2, 2))
+    sides = anchors[..., 2:] - anchors[..., :2]
+    torch.testing.assert_close(sides.prod(dim=-1)[0, 0], torch.tensor([[32.0**2, 64.0**2]] * 2))
+    torch.testing.assert_close((sides[..., 1] / sides[..., 0])[0, 0], torch.tensor([[0.5, 0.5], [1.0, 1.0]]))
+
+
+@given(st.integers(1, 30), st.integers(0, 5), st.integers(0, 1000), st.booleans())
+@settings(deadline=None)
+def test_overlap_assignment_by_loops(count: int, objects: int, seed: int, keep_best: bool) -> None:
+    boxes, truth = random_boxes(count, seed), random_boxes(objects, seed + 1)
+    owner = assign_by_overlap(boxes, truth, 0.5, 0.3, keep_best=keep_best)
+    overlap = paired_iou(boxes[:, None], truth[None])[0]
+    for number in range(count):
+        best = float(overlap[number].max()) if objects else 0.0
+        expected = int(overlap[number].argmax()) if best >= 0.5 else UNDECIDED if best >= 0.3 else BACKGROUND
+        for index in range(objects if keep_best else 0):
+            if overlap[number, index] == overlap[:, index].max() and overlap[number, index] >= 0.3:
+                expected = index
+        assert int(owner[number]) == expected
+
+
+def test_sampling_keeps_its_share() -> None:
+    owner = torch.tensor([0] * 40 + [BACKGROUND] * 100 + [UNDECIDED] * 50)
+    positives, negatives = sample(owner, 64, 0.25)
+    assert (len(positives), len(negatives)) == (16, 48)
+    assert (owner[positives] >= 0).all()
+    assert (owner[negatives] == BACKGROUND).all()
+    positives, negatives = sample(owner[:30], 64, 0.25)
+    assert (len(positives), len(negatives)) == (16, 0)
+
+
+def test_a_proposal_without_area_is_dropped() -> None:
+    head = RPNHead(SMALL)
+    anchors = [torch.tensor([[10.0, 10, 30, 30], [-60.0, 5, -20, 40], [70.0, 70, 90, 90], [40.0, 40, 50, 60]])]
+    still = [torch.zeros(4, 4)]
+    # Best of all is one that lies beyond the left border and is cut to nothing there.
+    found = head._proposals([torch.tensor([1.0, 5.0, 4.0, 2.0])], still, anchors, (64, 64))
+    assert found.tolist() == [[40.0, 40, 50, 60], [10.0, 10, 30, 30]]
+    nothing = head._proposals([torch.ones(1)], [torch.zeros(1, 4)], [torch.tensor([[-9.0, 0, -1, 9]])], (64, 64))
+    assert nothing.shape == (0, 4)
 
 
 def read(plane: Tensor, y: float, x: float) -> Tensor:

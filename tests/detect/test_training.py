@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgtok.detect.boxes import to_corners
-from vgtok.detect.deformable import whole
 from vgtok.detect.losses import PADDING, QueryGroups, QueryPart, SetPrediction, Targets
 from vgtok.detect.query_head import Encoded
 from vgtok.detect.roi import Positives
-from vgtok.detect.training import denoising_queries, feedback_queries
+from vgtok.detect.training import auxiliary_queries, denoising_queries
+from vgtok.detect.transformer import whole_view
 
 from .small_models import SMALL, small_model
 
@@ -41,14 +41,14 @@ def scene() -> tuple[torch.nn.Module, Encoded, SetPrediction, QueryGroups]:
     torch.manual_seed(2)
     shapes = [(8, 8), (4, 4), (2, 2), (1, 1), (1, 1)]
     memory = torch.randn(2, sum(r * c for r, c in shapes), SMALL.dim)
-    encoded = Encoded(memory, shapes, whole(memory))
+    encoded = Encoded(memory, shapes, whole_view(memory))
     targets = _targets(2, 1)
     noised = denoising_queries(targets, head.label_embedding, SMALL, [SIZE] * len(targets))
     assert noised is not None
     positives = [Positives(t.boxes + 1, t.labels, t.boxes, NOTHING) for t in targets]
     parts = {"denoising": noised}
     for name in ("roi", "atss"):
-        part = feedback_queries(name, positives, head.transformer, SMALL, [SIZE] * len(positives))
+        part = auxiliary_queries(name, positives, head.transformer, SMALL, [SIZE] * len(positives))
         assert part is not None
         parts[f"{name}-queries"] = part
     proposals = SetPrediction(torch.randn(2, 6, SMALL.classes), torch.rand(2, 6, 4) * 0.4 + 0.2)
@@ -134,11 +134,11 @@ def test_noise_keeps_its_bounds(counts: list[int], seed: int) -> None:
         assert ((moved - goal).abs() <= SMALL.box_noise * half + 0.1).all()
 
 
-def test_feedback_takes_at_most_so_many_and_fills_up_with_negatives() -> None:
+def test_auxiliary_queries_takes_at_most_so_many_and_fills_up_with_negatives() -> None:
     transformer = small_model().query_head.transformer
     negatives = torch.rand(4, 4) + torch.tensor([0.0, 0, 5, 5])
     found = [Positives(t.boxes, t.labels, t.boxes, negatives) for t in _targets(15, 3)]
-    part = feedback_queries("roi", found, transformer, SMALL, [SIZE] * len(found))
+    part = auxiliary_queries("roi", found, transformer, SMALL, [SIZE] * len(found))
     assert part is not None
     assert part.boxes.shape == (2, SMALL.positives, 4)
     labels = part.assigned.labels
@@ -151,23 +151,23 @@ def test_feedback_takes_at_most_so_many_and_fills_up_with_negatives() -> None:
     }
 
 
-def test_feedback_has_nine_queries_even_without_an_object() -> None:
+def test_auxiliary_queries_has_nine_queries_even_without_an_object() -> None:
     transformer = small_model().query_head.transformer
     negatives = torch.rand(40, 4) + torch.tensor([0.0, 0, 5, 5])
     for count in (0, 2):
         found = [Positives(t.boxes, t.labels, t.boxes, negatives) for t in _targets(count)]
-        part = feedback_queries("atss", found, transformer, SMALL, [SIZE] * len(found))
+        part = auxiliary_queries("atss", found, transformer, SMALL, [SIZE] * len(found))
         assert part is not None
         assert int((part.assigned.labels == SMALL.classes).sum()) == 9 - count
         assert int((part.assigned.labels < SMALL.classes).sum()) == count
     empty = [Positives(t.boxes, t.labels, t.boxes, NOTHING) for t in _targets(0, 0)]
-    assert feedback_queries("atss", empty, transformer, SMALL, [SIZE] * len(empty)) is None
+    assert auxiliary_queries("atss", empty, transformer, SMALL, [SIZE] * len(empty)) is None
 
 
 def test_an_anchor_beyond_the_image_stays_where_it_is() -> None:
     anchor = torch.tensor([[-48.0, 16.0, 16.0, 80.0]])
     found = [Positives(anchor, torch.tensor([1]), torch.tensor([[0.0, 20, 10, 60]]), NOTHING)]
-    part = feedback_queries("atss", found, small_model().query_head.transformer, SMALL, [SIZE])
+    part = auxiliary_queries("atss", found, small_model().query_head.transformer, SMALL, [SIZE])
     assert part is not None
     assert part.boxes[0, 0].tolist() == [-0.25, 0.75, 1.0, 1.0]
     assert part.content.isfinite().all()

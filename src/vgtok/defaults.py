@@ -1,0 +1,10 @@
+"""The defaults every package shares: budget, canvas and model."""
+
+DEFAULT_BUDGET = 0.40
+"""Share of the dense 16-px grid a detector or a wrapped model reads."""
+
+DEFAULT_CANVAS = (2048, 1152)
+"""(long side, short side) in pixels of the canvas an image is fitted to, landscape or portrait."""
+
+DEFAULT_MODEL = "vgtok-tiny"
+"""The detector that is shipped with the package."""
