@@ -32,6 +32,13 @@ SLOW_TESTS = frozenset(
         "test_pillows_own_limit_stands_for_others_and_reads_run_side_by_side",
         "test_too_little_memory_is_called_that",
         "test_visdrone_equals_the_brute_force_matcher",
+        "test_every_class_appears",
+        "test_repainting_one_object_shows_exactly_its_box",
+        "test_truth_holds_from_tiny_to_large",
+        "test_a_wide_frame_is_filled_to_its_edges",
+        "test_truth_holds_at_any_size_and_scale",
+        "test_density_of_traffic_and_crowd_is_heeded",
+        "test_other_classes_start_nineteen_tensors_anew",
         "test_workers_give_the_same_table",
     }
 )
