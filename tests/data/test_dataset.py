@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vgtok.data.dataset import open_dataset
+from vgtok.data.dataset import common_folder, number_images, open_dataset
 from vgtok.errors import InputError
 
 
@@ -87,3 +87,20 @@ def test_the_real_val_split(visdrone: Path) -> None:
     assert sum(len(truth.boxes) for truth in truths) == 38759
     assert sum(len(truth.ignored) for truth in truths) == 1378 + 32
     assert np.unique(np.concatenate([truth.labels for truth in truths])).tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("spec", ["nowhere", "coco:a.json", "visdrone:", "voc:DIR", "coco:a.json:b"])
+def test_specs_that_open_nothing_are_refused(spec: str) -> None:
+    with pytest.raises(InputError):
+        open_dataset(spec)
+
+
+def test_images_are_numbered_by_their_stems_only_where_all_are_numbers() -> None:
+    assert number_images([Path("010.jpg"), Path("9.jpg")]) == (10, 9)
+    assert number_images([Path("01.jpg"), Path("1.jpg")]) == (1, 2)
+    assert number_images([Path("1.jpg"), Path("b.jpg")]) == (1, 2)
+
+
+def test_the_common_folder_holds_every_image() -> None:
+    assert common_folder([Path("s/a/1.jpg"), Path("s/b/c/1.jpg")]) == Path("s")
+    assert common_folder([Path("s/a/1.jpg")]) == Path("s/a")

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from vgtok import InputError
 from vgtok.data.synthetic import LAYOUTS, NAMES, Scene, SceneConfig, render_scene
-from vgtok.data.synthetic.casting import make_actor, make_ship, paint
-from vgtok.data.synthetic.geometry import Path, View
-from vgtok.data.synthetic.objects import EXTENTS, Actor, Kind
+from vgtok.data.synthetic.geometry import Camera, Polyline
+from vgtok.data.synthetic.objects import BODY_SIZES, Actor, Kind
 from vgtok.data.synthetic.scene import SMALLEST_SIDE, furnish, make_backdrop, paint_picture, resolve, visible_actors
+from vgtok.data.synthetic.stage import make_actor, make_ship, paint
 
 
 def extents_of(instances: np.ndarray, count: int) -> np.ndarray:
@@ -72,8 +72,8 @@ def test_same_seed_same_bytes_on_any_number_of_threads(layout: str) -> None:
 def test_seeds_give_different_frames_and_every_layout() -> None:
     drawn = [resolve(seed, SceneConfig()) for seed in range(40)]
     assert {setting.layout for setting in drawn} == set(LAYOUTS)
-    assert len({setting.pixels_per_metre for setting in drawn}) == 40
-    config = SceneConfig(layout="street", pixels_per_metre=9.0)
+    assert len({setting.pixels_per_meter for setting in drawn}) == 40
+    config = SceneConfig(layout="street", pixels_per_meter=9.0)
     first, second = (render_scene(seed, 256, 256, config).pixels.astype(int) for seed in (1, 2))
     assert np.abs(first - second).mean() > 5
 
@@ -95,7 +95,7 @@ def test_layouts_of_one_seed_differ() -> None:
     layout=st.sampled_from(LAYOUTS),
 )
 def test_truth_holds_at_any_size_and_scale(seed: int, width: int, height: int, density: float, layout: str) -> None:
-    config = SceneConfig(layout=layout, pixels_per_metre=density)
+    config = SceneConfig(layout=layout, pixels_per_meter=density)
     check_truth(render_scene(seed, width, height, config), width, height)
 
 
@@ -106,7 +106,7 @@ def test_truth_holds_from_tiny_to_large(width: int, height: int) -> None:
 
 
 def test_a_wide_frame_is_filled_to_its_edges() -> None:
-    scene = render_scene(4, 3000, 600, SceneConfig(layout="street", pixels_per_metre=8.0, traffic=0.9, crowd=1.0))
+    scene = render_scene(4, 3000, 600, SceneConfig(layout="street", pixels_per_meter=8.0, traffic=0.9, crowd=1.0))
     check_truth(scene, 3000, 600)
     per_quarter = np.histogram(scene.boxes[:, 0], bins=4, range=(0, 3000))[0]
     assert per_quarter.min() >= 10
@@ -116,14 +116,14 @@ def test_every_class_appears() -> None:
     seen: set[int] = set()
     for seed in range(3):
         for layout in ("street", "harbour"):
-            config = SceneConfig(layout=layout, pixels_per_metre=8.0, traffic=1.0, crowd=1.2)
+            config = SceneConfig(layout=layout, pixels_per_meter=8.0, traffic=1.0, crowd=1.2)
             seen |= set(render_scene(seed, 1280, 720, config).labels.tolist())
     assert seen == set(range(len(NAMES)))
 
 
 def test_ships_stay_on_the_water_and_cars_off_it() -> None:
     """With the frame turned to the scene's axes, the quay splits ships from everything on wheels."""
-    setting = resolve(6, SceneConfig(layout="harbour", pixels_per_metre=8.0, traffic=1.0, water=0.5))
+    setting = resolve(6, SceneConfig(layout="harbour", pixels_per_meter=8.0, traffic=1.0, water=0.5))
     actors = furnish(6, 1280, 720, setting).actors
     ships = [actor.y for actor in actors if actor.kind == Kind.SHIP]
     wheels = [actor.y for actor in actors if actor.kind in (Kind.CAR, Kind.TRUCK, Kind.VAN)]
@@ -145,7 +145,7 @@ def test_repainting_one_object_shows_exactly_its_box(seed: int, layout: str) -> 
     Its shadow stays as it is, so the difference is the object and nothing else. All that is plainly visible
     must lie in the box, and the box must not reach past what is faintly visible.
     """
-    setting = resolve(seed, SceneConfig(layout=layout, pixels_per_metre=10.0, traffic=0.8, crowd=0.8))
+    setting = resolve(seed, SceneConfig(layout=layout, pixels_per_meter=10.0, traffic=0.8, crowd=0.8))
     stage = furnish(seed, 512, 384, setting)
     backdrop = make_backdrop(stage, np.random.default_rng(0))
     shown, sprites, instances = visible_actors(stage, backdrop, stage.actors)
@@ -153,8 +153,8 @@ def test_repainting_one_object_shows_exactly_its_box(seed: int, layout: str) -> 
     boxes = extents_of(instances, len(shown))
     assert len(shown) >= 5
     for k, sprite in enumerate(sprites):
-        black = dataclasses.replace(sprite, colour=np.zeros_like(sprite.colour))
-        white = dataclasses.replace(sprite, colour=255 * np.repeat(sprite.coverage[..., None], 3, 2))
+        black = dataclasses.replace(sprite, color=np.zeros_like(sprite.color))
+        white = dataclasses.replace(sprite, color=255 * np.repeat(sprite.coverage[..., None], 3, 2))
         dark, bright = (
             paint_picture(stage, backdrop, shown, [*sprites[:k], other, *sprites[k + 1 :]])[:, :, 0].astype(float)
             for other in (black, white)
@@ -169,7 +169,7 @@ def test_repainting_one_object_shows_exactly_its_box(seed: int, layout: str) -> 
 
 
 def test_removing_an_object_leaves_distant_pixels_alone() -> None:
-    setting = resolve(1, SceneConfig(layout="parking", pixels_per_metre=8.0, traffic=0.9))
+    setting = resolve(1, SceneConfig(layout="parking", pixels_per_meter=8.0, traffic=0.9))
     stage = furnish(1, 400, 300, setting)
     backdrop = make_backdrop(stage, np.random.default_rng(0))
     shown, sprites, instances = visible_actors(stage, backdrop, stage.actors)
@@ -189,7 +189,7 @@ def test_removing_an_object_leaves_distant_pixels_alone() -> None:
 
 
 def test_an_object_under_a_crown_is_not_listed() -> None:
-    setting = resolve(0, SceneConfig(layout="village", pixels_per_metre=10.0, traffic=0.0, crowd=0.0))
+    setting = resolve(0, SceneConfig(layout="village", pixels_per_meter=10.0, traffic=0.0, crowd=0.0))
     stage = furnish(0, 256, 256, setting)
     stage.trees.clear()
     stage.buildings.clear()
@@ -207,14 +207,14 @@ def test_an_object_under_a_crown_is_not_listed() -> None:
 @pytest.mark.parametrize("kind", list(Kind))
 def test_a_painted_object_fits_its_measures(kind: Kind) -> None:
     """Straight below the camera a sprite spans its length and width; no class outgrows its extent."""
-    view = View(900, 900, 12.0, 0.0, 1e6)
+    camera = Camera(900, 900, 12.0, 0.0, 1e6)
     rng = np.random.default_rng(4)
     actor = make_ship(rng, 0, 0, 0, 40.0) if kind == Kind.SHIP else make_actor(rng, kind, 0, 0, 0)
-    sprite = paint(actor, view)
+    sprite = paint(actor, camera)
     assert sprite is not None
     ys, xs = np.nonzero(sprite.coverage >= 0.5)
     long, wide = np.ptp(xs) + 1, np.ptp(ys) + 1
-    assert actor.length <= EXTENTS[kind].length
+    assert actor.length <= BODY_SIZES[kind].length
     assert abs(long - actor.length * 12) <= 4
     assert wide <= (actor.width + 0.4) * 12 + 1
     assert long >= wide
@@ -233,14 +233,14 @@ def test_sizes_of_the_classes_stand_in_proportion() -> None:
 
 
 def test_actors_do_not_overlap() -> None:
-    setting = resolve(2, SceneConfig(layout="street", pixels_per_metre=8.0, traffic=1.0, crowd=1.2))
+    setting = resolve(2, SceneConfig(layout="street", pixels_per_meter=8.0, traffic=1.0, crowd=1.2))
     actors = furnish(2, 640, 480, setting).actors
     assert len(actors) > 40
     taken = np.zeros((480 * 2, 640 * 2), np.int32)
-    view = View(640 * 2, 480 * 2, 16.0, 0.0, 1e6)
+    camera = Camera(640 * 2, 480 * 2, 16.0, 0.0, 1e6)
     for actor in actors:
         mask = np.zeros(taken.shape, np.uint8)
-        cv2.fillConvexPoly(mask, np.round(view.to_pixels(actor.footprint)).astype(np.int32), 1)
+        cv2.fillConvexPoly(mask, np.round(camera.to_pixels(actor.footprint)).astype(np.int32), 1)
         taken += mask
     # The occupancy raster is coarse: corners may touch, bodies may not.
     assert (taken > 1).sum() < 0.02 * (taken > 0).sum()
@@ -248,7 +248,7 @@ def test_actors_do_not_overlap() -> None:
 
 def test_density_of_traffic_and_crowd_is_heeded() -> None:
     def counts(traffic: float, crowd: float) -> np.ndarray:
-        config = SceneConfig(layout="street", pixels_per_metre=8.0, traffic=traffic, crowd=crowd)
+        config = SceneConfig(layout="street", pixels_per_meter=8.0, traffic=traffic, crowd=crowd)
         return np.bincount(render_scene(9, 800, 600, config).labels, minlength=len(NAMES))
 
     empty, full = counts(0.0, 0.0), counts(1.0, 1.0)
@@ -259,7 +259,7 @@ def test_density_of_traffic_and_crowd_is_heeded() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"layout": "moon"}, {"pixels_per_metre": 0.0}, {"traffic": 1.5}, {"crowd": -0.1}, {"water": 2.0}],
+    [{"layout": "moon"}, {"pixels_per_meter": 0.0}, {"traffic": 1.5}, {"crowd": -0.1}, {"water": 2.0}],
 )
 def test_impossible_configurations_are_refused(fields: dict[str, object]) -> None:
     with pytest.raises(InputError, match=next(iter(fields))):
@@ -273,15 +273,15 @@ def test_frames_below_the_least_size_are_refused(width: int, height: int) -> Non
 
 
 def test_path_walks_by_arc_length_and_keeps_right() -> None:
-    path = Path([[0, 0], [10, 0], [10, 10]])
+    path = Polyline([[0, 0], [10, 0], [10, 10]])
     assert path.length == 20
     place, _ = path.at(4.0, 2.0)
     np.testing.assert_allclose(place, [[4.0, 2.0]], atol=0.9)
-    straight = Path([[0, 0], [30, 0]])
+    straight = Polyline([[0, 0], [30, 0]])
     np.testing.assert_allclose(straight.ribbon(-1, 1, 5, 9), [[5, -1], [9, -1], [9, 1], [5, 1]])
 
 
-def test_actor_footprint_is_centred_and_turned() -> None:
+def test_actor_footprint_is_centerd_and_turned() -> None:
     actor = Actor(Kind.CAR, 3.0, 4.0, np.pi / 2, 4.0, 2.0, 1.5, (9, 9, 9), 0)
     np.testing.assert_allclose(actor.footprint.mean(0), (3, 4))
     np.testing.assert_allclose(np.ptp(actor.footprint, axis=0), (2, 4), atol=1e-9)

@@ -10,7 +10,7 @@ import pytest
 from tests.data.folders import write_visdrone
 from vgtok.data.dataset import AnnotatedDataset, open_annotated
 from vgtok.errors import InputError
-from vgtok.evaluate.detections import Detections, detections_of, image_names, leading, read_predictions
+from vgtok.evaluate.detections import Detections, detections_of, image_names, read_predictions, top_scoring
 
 GOOD: dict[str, Any] = {"image_id": "b", "category_id": 4, "bbox": [1, 2, 3, 4.5], "score": 0.5}
 
@@ -75,7 +75,7 @@ def test_no_detections_are_detections_too(dataset: AnnotatedDataset, tmp_path: P
     path = tmp_path / "results.json"
     path.write_text("[]")
     detections = read_predictions(path, dataset)
-    assert len(leading(detections, 500)) == 0
+    assert len(top_scoring(detections, 500)) == 0
     assert detections.boxes.shape == (0, 4)
 
 
@@ -91,7 +91,7 @@ def test_the_cap_keeps_the_best_of_each_class_and_image() -> None:
     everything = Detections(
         random.random((400, 4)), random.random(400), random.integers(3, size=400), random.integers(4, size=400)
     )
-    kept = leading(everything, 7)
+    kept = top_scoring(everything, 7)
     for image in range(4):
         for label in range(3):
             group = (everything.image == image) & (everything.labels == label)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
@@ -15,12 +17,11 @@ from tests.data.folders import write_visdrone
 from tests.evaluate.brute_force import average_precision
 from tests.evaluate.scenes import coco_files, random_scene
 from vgtok.data.coco import open_coco
-from vgtok.data.dataset import AnnotatedDataset, open_annotated
-from vgtok.data.rows import Role
+from vgtok.data.dataset import AnnotatedDataset, Role, open_annotated
 from vgtok.errors import InputError
 from vgtok.evaluate.detections import detections_of, read_predictions
 from vgtok.evaluate.evaluation import Evaluation, evaluate
-from vgtok.evaluate.protocols import PROTOCOLS, protocol_for
+from vgtok.evaluate.protocols import PROTOCOLS, covered, disjoint, protocol_for
 
 
 def score(dataset: AnnotatedDataset, results: list[dict[str, Any]], protocol: str = "visdrone") -> Evaluation:
@@ -74,7 +75,7 @@ def test_three_hundred_perfect_boxes_are_all_counted_at_500_and_not_at_100(tmp_p
     text = "\n".join(f"{4 * (i % 20)},{4 * (i // 20)},3,3,1,1,0,0" for i in range(300))
     dataset = open_annotated(f"visdrone:{write_visdrone(tmp_path, {'a': text})}")
     results = [
-        {"image_id": "a", "category_id": 1, "bbox": list(row.box), "score": 0.9} for row in dataset.reading(0).rows
+        {"image_id": "a", "category_id": 1, "bbox": list(row.box), "score": 0.9} for row in dataset.parse(0).rows
     ]
     assert score(dataset, results).metrics["AP"] == 100.0
     assert evaluate(dataset, detections_of(results, dataset, ""), protocol_for("coco", "", 500)).metrics["AP"] == 100.0
@@ -191,7 +192,7 @@ def test_perfect_predictions_on_val_are_perfect(visdrone: Path) -> None:
     results = [
         {"image_id": path.name, "category_id": row.label + 1, "bbox": list(row.box), "score": 1.0}
         for index, path in enumerate(dataset.images)
-        for row in dataset.reading(index).rows
+        for row in dataset.parse(index).rows
         if row.role is Role.OBJECT
     ]
     for protocol, instances in (("visdrone", 38_759), ("visdrone-toolkit", 38_602)):
@@ -201,11 +202,11 @@ def test_perfect_predictions_on_val_are_perfect(visdrone: Path) -> None:
 
 
 def test_a_coco_file_made_from_visdrone_scores_the_same(tmp_path: Path) -> None:
-    from vgtok.data.convert import convert
+    from vgtok.data.convert import convert_dataset
 
     scene = random_scene(tmp_path / "v", 1)
     dataset = open_annotated(f"visdrone:{scene.folder}")
-    converted = open_annotated(convert(dataset, "coco", tmp_path / "v.json").spec)
+    converted = open_annotated(convert_dataset(dataset, "coco", tmp_path / "v.json").spec)
     for protocol in ("visdrone", "visdrone-toolkit"):
         assert score(converted, scene.results, protocol).metrics == score(dataset, scene.results, protocol).metrics
 
@@ -233,3 +234,34 @@ def test_data_sets_are_scored_by_their_own_protocol_and_cap() -> None:
         protocol_for("voc", "visdrone", None)
     with pytest.raises(InputError, match="1 or more"):
         protocol_for("coco", "visdrone", 0)
+
+
+corners = st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(1, 12), st.integers(1, 12)).map(
+    lambda box: (box[0], box[1], box[0] + box[2], box[1] + box[3])
+)
+
+
+def painted(boxes: list[tuple[int, ...]]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    canvas = np.zeros((40, 40), dtype=np.int64)
+    for x0, y0, x1, y1 in boxes:
+        canvas[y0:y1, x0:x1] += 1
+    return canvas
+
+
+@given(regions=st.lists(corners, max_size=8))
+def test_disjoint_rectangles_cover_the_union_once(regions: list[tuple[int, ...]]) -> None:
+    parts = [tuple(map(int, part)) for part in disjoint(np.array(regions, dtype=np.float64).reshape(-1, 4))]
+    assert np.array_equal(painted(parts), painted(regions) > 0)
+
+
+@given(regions=st.lists(corners, max_size=6), boxes=st.lists(corners, min_size=1, max_size=5))
+def test_covered_is_the_share_of_painted_pixels(regions: list[tuple[int, ...]], boxes: list[tuple[int, ...]]) -> None:
+    union = painted(regions) > 0
+    expected = [union[y0:y1, x0:x1].mean() for x0, y0, x1, y1 in boxes]
+    sizes = np.array([(x0, y0, x1 - x0, y1 - y0) for x0, y0, x1, y1 in boxes], dtype=np.float64)
+    shares = covered(sizes, np.array(regions, dtype=np.float64).reshape(-1, 4))
+    np.testing.assert_allclose(shares, expected, atol=1e-12)
+
+
+def test_a_box_without_area_lies_nowhere() -> None:
+    assert covered(np.array([[1.0, 1, 0, 5]]), np.array([[0.0, 0, 9, 9]])).tolist() == [0.0]

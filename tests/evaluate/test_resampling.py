@@ -9,10 +9,19 @@ from numpy.typing import NDArray
 
 from tests.evaluate.scenes import random_scene
 from vgtok.data.dataset import open_annotated
-from vgtok.evaluate.detections import Detections, GroundTruth, detections_of, leading
+from vgtok.errors import InputError
+from vgtok.evaluate.detections import Detections, GroundTruth, detections_of, top_scoring
 from vgtok.evaluate.evaluation import Scored, apply_protocol, evaluate_scored
 from vgtok.evaluate.protocols import PROTOCOLS
-from vgtok.evaluate.resampling import draws, interval, resampled_metrics
+from vgtok.evaluate.resampling import (
+    draws,
+    interval,
+    mean_and_deviation,
+    pooled_deviation,
+    resampled_metrics,
+    seed_floor,
+    standard_error_of_difference,
+)
 
 VISDRONE = PROTOCOLS["visdrone"]
 
@@ -77,7 +86,7 @@ def test_crowds_take_in_any_number_of_detections() -> None:
     truth = GroundTruth(("a", "b"), np.arange(1, 6), boxes, areas, labels, crowd, image, (np.zeros((0, 4)),) * 5, 0, ())
     near = np.tile(boxes, (3, 1)) + random.uniform(-4, 4, (120, 4))
     found = Detections(near, random.random(120), np.tile(labels, 3), np.tile(image, 3))
-    scored = Scored(truth, leading(found, 100), 0)
+    scored = Scored(truth, top_scoring(found, 100), 0)
     counts = np.vstack([np.ones((1, 5), dtype=np.int64), draws(5, 6, 1)])
     samples = resampled_metrics(scored, PROTOCOLS["coco"], counts)
     for number, row in enumerate(counts):
@@ -98,3 +107,23 @@ def test_the_interval_is_the_middle_of_what_exists() -> None:
     low, high = interval(np.r_[np.linspace(0, 100, 101), np.nan])
     assert (low, high) == pytest.approx((2.5, 97.5))
     assert np.isnan(interval(np.array([np.nan]))).all()
+
+
+def test_runs_at_the_papers_operating_point() -> None:
+    mean, deviation = mean_and_deviation([44.11, 44.26, 44.30])
+    assert (round(mean, 2), round(deviation, 2)) == (44.22, 0.10)
+
+
+@pytest.mark.parametrize(("pooled", "error", "floor"), [(0.0974, 0.0795, 0.16), (0.1342, 0.1095, 0.22)])
+def test_the_papers_floors_follow_from_its_pooled_deviations(pooled: float, error: float, floor: float) -> None:
+    # The paper's standard errors come from unrounded deviations, so the last digit may differ by one.
+    assert standard_error_of_difference(pooled) == pytest.approx(error, abs=1e-4)
+    assert round(seed_floor(pooled), 2) == floor
+
+
+def test_pooling_averages_variances() -> None:
+    assert pooled_deviation([3.0, 4.0]) == pytest.approx((12.5) ** 0.5)
+    with pytest.raises(InputError):
+        pooled_deviation([])
+    with pytest.raises(InputError):
+        mean_and_deviation([1.0])

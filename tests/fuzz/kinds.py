@@ -178,7 +178,7 @@ def _image(data: bytes, folder: Path) -> None:
 
 def _read(dataset: AnnotatedDataset) -> None:
     for index in range(len(dataset.images)):
-        for row in dataset.reading(index).rows:
+        for row in dataset.parse(index).rows:
             line_of(row, category_of(row))
         with suppress(InputError):
             dataset.annotations(index)

@@ -35,7 +35,7 @@ def served(*arguments: object, errors: Path, shipped: bool = True, warning: str 
 
     What it prints as errors must be nothing but the warning.
     """
-    without = "" if shipped else "from vgtok.detect import hub; hub.shipped_models = dict; "
+    without = "" if shipped else "from vgtok.detect import loading; loading.shipped_models = dict; "
     command = [sys.executable, "-c", f"{without}from vgtok.cli.main import run; run()", "serve"]
     # One thread: what these models compute only loses by more.
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

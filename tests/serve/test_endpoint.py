@@ -22,7 +22,7 @@ from vgtok import Tokenizer
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import load_detector
 from vgtok.serve.endpoint import answer_errors, api_router
-from vgtok.serve.limits import SECONDS_OF_SILENCE, Intake, Limits, Turns
+from vgtok.serve.limits import SECONDS_OF_SILENCE, Intake, Limits, WorkQueue
 from vgtok.serve.server import DEFAULT_PLACES
 from vgtok.serve.service import Service
 
@@ -157,10 +157,10 @@ def test_bodies_that_never_end_keep_nobody_out(server: Running) -> None:
 
 def test_a_full_queue_turns_away_at_once() -> None:
     async def main() -> None:
-        turns = Turns(places=1)
+        queue = WorkQueue(places=1)
         application = FastAPI()
         answer_errors(application)
-        application.include_router(api_router(Service(), Limits(), Intake(Limits()), turns, turns))
+        application.include_router(api_router(Service(), Limits(), Intake(Limits()), queue, queue))
         messages: list[Any] = []
 
         async def receive() -> Any:
@@ -170,7 +170,7 @@ def test_a_full_queue_turns_away_at_once() -> None:
             messages.append(message)
 
         scope = {"type": "http", "method": "POST", "path": "/api/tokenize", "query_string": b"", "headers": []}
-        with turns.place():
+        with queue.place():
             await application(scope, receive, send)
         assert (messages[0]["status"], b"busy: 1 requests" in messages[1]["body"]) == (503, True)
         await application(scope, receive, send)

@@ -19,8 +19,8 @@ import pytest
 from tests.tokenize.hostile_files import POSTSCRIPT, two_formats
 from vgtok.errors import InputError
 from vgtok.serve.access import MOST_CONNECTIONS, SECONDS_FOR_A_HEAD, access_at
-from vgtok.serve.limits import Limits, RefusedError, Turns
-from vgtok.serve.page import Listeners, _Frame
+from vgtok.serve.limits import Limits, RefusedError, WorkQueue
+from vgtok.serve.page import Listeners, _ImageSource
 from vgtok.serve.service import Service
 from vgtok.serve.uploads import Uploads
 
@@ -139,12 +139,12 @@ def test_only_what_the_page_needs_is_there(alone: Alone, route: str) -> None:
 def test_the_frame_of_an_event_is_checked_where_it_is_opened(tmp_path: Path) -> None:
     uploads = Uploads(tmp_path / "uploads", 10**6)
     (tmp_path / "secret.png").write_bytes(png(picture(0)))
-    listeners = Listeners(Service(), Limits(), uploads, Turns(1), Turns(1))
+    listeners = Listeners(Service(), Limits(), uploads, WorkQueue(1), WorkQueue(1))
     own = uploads.keep(png(picture(0)), "own.png")
-    assert listeners._pixels(_Frame(own, None)).shape == (128, 192, 3)
+    assert listeners._pixels(_ImageSource(own, None)).shape == (128, 192, 3)
     for path in (tmp_path / "secret.png", f"{uploads.folder}/../secret.png", "\0", uploads.folder):
         with pytest.raises(RefusedError, match="no other file is read") as refused:
-            listeners._pixels(_Frame(str(path), None))
+            listeners._pixels(_ImageSource(str(path), None))
         assert refused.value.status == 403
 
 
@@ -158,9 +158,9 @@ from gradio.processing_utils import _check_allowed
 from vgtok.serve.service import Service
 from vgtok.serve.limits import Limits
 from vgtok.serve.page import build_page
-from vgtok.serve.limits import Turns
+from vgtok.serve.limits import WorkQueue
 from vgtok.serve.uploads import Uploads
-LocalContext.blocks.set(build_page(Service(), Limits(), Uploads(Path("uploads"), 9), Turns(1), Turns(1)))
+LocalContext.blocks.set(build_page(Service(), Limits(), Uploads(Path("uploads"), 9), WorkQueue(1), WorkQueue(1)))
 try:
     _check_allowed("/etc/passwd", check_in_upload_folder=True)
 except InvalidPathError:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from vgtok.cli import main
+from vgtok.data.convert import write_rendered
 from vgtok.data.dataset import Dataset, open_dataset
-from vgtok.data.rendered import write_rendered
 from vgtok.data.synthetic import SceneConfig
 from vgtok.errors import InputError
 from vgtok.study.environment import data_problem, named_dataset, weights_file

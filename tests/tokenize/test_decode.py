@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-from vgtok.data.rows import image_size
+from vgtok.data.dataset import image_size
 from vgtok.errors import InputError
 from vgtok.tokenize.decode import FORMATS
 from vgtok.tokenize.images import header_size, read_image

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vgtok.data.convert import write_rendered
 from vgtok.data.dataset import AnnotatedDataset, open_annotated
-from vgtok.data.rendered import write_rendered
 from vgtok.data.synthetic import SceneConfig
 from vgtok.errors import InputError
 from vgtok.names import VISDRONE as NAMES

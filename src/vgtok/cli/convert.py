@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from vgtok.cli import options
 from vgtok.cli.detect import HeadName
-from vgtok.data import convert as conversion
+from vgtok.data.convert import convert_dataset
 from vgtok.data.dataset import open_annotated
 from vgtok.errors import InputError
 from vgtok.files import is_there, read_json, read_lines, write_text
@@ -48,7 +48,7 @@ def annotations(
     """Convert annotations; lossless where the format allows, and saying what is lost where not. The default."""
     dataset = open_annotated(source)
     with Console(stderr=True).status("converting"):
-        result = conversion.convert(dataset, to, out)
+        result = convert_dataset(dataset, to, out)
     if json_:
         print(json.dumps(asdict(result)))
         return

@@ -13,7 +13,7 @@ from rich.table import Table
 from vgtok.cli import options
 from vgtok.cli.detect import HeadName
 from vgtok.data.dataset import open_annotated
-from vgtok.data.subset import spread
+from vgtok.data.subset import evenly_spaced
 from vgtok.errors import InputError
 from vgtok.evaluate.detections import read_predictions
 from vgtok.evaluate.evaluation import ClassResult, Evaluation, apply_protocol, evaluate_scored, find_mistakes
@@ -69,12 +69,12 @@ def evaluate(
         from vgtok.tokenize.tokenizer import Tokenizer
 
         assert model is not None
-        dataset = dataset if limit is None else spread(dataset, limit)
+        dataset = dataset if limit is None else evenly_spaced(dataset, limit)
         detector = load(model)
         chosen = head.value if head else detector.head
         budget = detector.budget if budget is None else budget
         reader = Tokenizer(budget, canvas=detector.canvas)
-        ran = run_detector(detector, dataset, reader, rules.max_detections, chosen)
+        ran = run_detector(detector, dataset, reader, rules.max_detections, chosen, progress=True)
         detections = ran.detections
         run = {"model": model, "head": chosen, "budget": budget, **ran.to_dict()}
     with errors.status("evaluating"):

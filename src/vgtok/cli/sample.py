@@ -20,7 +20,7 @@ def sample(
     json_: options.Json = False,
 ) -> None:
     """Render a synthetic aerial frame as a PNG."""
-    from vgtok.data.rendered import coco_document
+    from vgtok.data.convert import coco_document
     from vgtok.data.synthetic import render_scene
 
     width, height = options.frame_size(size)

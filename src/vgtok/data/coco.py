@@ -1,7 +1,7 @@
 """COCO-style annotation files, and AI-TOD-v2, which comes as one per split.
 
 A file written by `vgtok convert` may also hold a list `ignored_regions`, objects like those of `annotations` but of no
-scored class; other tools pass over it. Category 0 there is a region, any other number an object left out of scoring.
+scored class; other tools ignore it. Category 0 there is a region, any other number an object that is not scored.
 """
 
 from collections import defaultdict
@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vgtok.data.dataset import Annotations
-from vgtok.data.rows import Problem, Reading, Role, Row, annotations_of, image_size, reading_of
+from vgtok.data.dataset import Problem, Role, Row, RowReader, image_size
 from vgtok.errors import InputError
 from vgtok.files import is_there, read_json
 
 SPLITS = ("train", "val", "trainval", "test")
 KEPT_KEYS = ("score", "truncation", "occlusion", "line")
-"""What a VisDrone line says beyond box and category; carried through a COCO file under the same names."""
+"""Fields of a VisDrone line other than box and category, kept in a COCO file under the same names."""
 
 _LARGEST_AREA = 1e18
 _LARGEST_ID = 2**63
@@ -25,7 +24,7 @@ _LARGEST_SIDE = 2**31
 
 
 @dataclass(frozen=True)
-class CocoDataset:
+class CocoDataset(RowReader):
     """Images and boxes of one COCO json; `iscrowd` boxes count as ignored."""
 
     images: tuple[Path, ...]
@@ -38,21 +37,16 @@ class CocoDataset:
     problems: tuple[Problem, ...] = ()
     name: str = "coco"
 
-    def annotations(self, index: int) -> Annotations:
-        """Boxes of the image at `index`; crowds and ignored regions as ignored."""
-        return annotations_of(self.reading(index))
-
-    def reading(self, index: int) -> Reading:
-        """Every annotation of the image at `index`; ignored regions stand among the objects by their ids."""
-        broken: list[Problem] = []
-        judged = reading_of(self._rows(index, broken), self.sizes[index])
-        return Reading(judged.rows, (*broken, *judged.problems))
-
     def size(self, index: int) -> tuple[int, int]:
-        """Width and height as the json says, or as the image file does."""
+        """Return width and height from the json, else from the image file."""
         return self.sizes[index] or image_size(self.images[index])
 
-    def _rows(self, index: int, broken: list[Problem]) -> Iterator[tuple[Row, str]]:
+    def _listed_size(self, index: int) -> tuple[int, int] | None:
+        """Return the size in the json; without one boxes are not checked, since the image may be missing."""
+        return self.sizes[index]
+
+    def _rows(self, index: int, size: tuple[int, int] | None, unreadable: list[Problem]) -> Iterator[tuple[Row, str]]:
+        # Ignored regions are sorted among the objects by their ids.
         labels = {category: label for label, category in enumerate(self.category_ids)}
         entries = [(entry, False) for entry in self.objects[index]] + [(entry, True) for entry in self.regions[index]]
         if self.regions[index]:
@@ -61,7 +55,7 @@ class CocoDataset:
             where = f"annotation {entry.get('id', '?')} of {self.images[index].name}"
             box = _box(entry)
             if box is None:
-                broken.append(Problem("annotation without a box of four numbers, skipped", where, unreadable=True))
+                unreadable.append(Problem("annotation without a box of four numbers, skipped", where, unreadable=True))
                 continue
             category = entry["category_id"]
             if ignored:
@@ -73,10 +67,10 @@ class CocoDataset:
 
 
 def open_coco(annotation_file: Path, image_folder: Path, name: str = "coco") -> CocoDataset:
-    """Open a COCO json and the folder its file names are relative to; images in sorted file order."""
+    """Open a COCO json and the folder its file names are relative to; images are in sorted file order."""
     document = _document(annotation_file)
     if not image_folder.is_dir():
-        raise InputError(f"{image_folder}: no such folder, where the images of {annotation_file} should lie")
+        raise InputError(f"{image_folder}: no such folder; the images of {annotation_file} should be there")
     try:
         categories = sorted((int(entry["id"]), str(entry["name"])) for entry in document["categories"])
         entries = sorted(document["images"], key=lambda entry: str(entry["file_name"]))
@@ -92,9 +86,9 @@ def open_coco(annotation_file: Path, image_folder: Path, name: str = "coco") -> 
     if not identities:
         raise InputError(f"{annotation_file}: lists no images")
     known = {category for category, _ in categories}
-    objects = _by_image(annotation_file, document["annotations"], identities, known)
+    objects = _group_annotations(annotation_file, document["annotations"], identities, known)
     listed = document.get("ignored_regions")
-    regions = _by_image(annotation_file, listed if isinstance(listed, list) else (), identities, None)
+    regions = _group_annotations(annotation_file, listed if isinstance(listed, list) else (), identities, None)
     images = tuple(image_folder / entry["file_name"] for entry in entries)
     missing = (path for path in images if not is_there(path))
     return CocoDataset(
@@ -117,7 +111,7 @@ def open_aitodv2(folder: Path, split: str = "val") -> CocoDataset:
     annotation_file = folder / "annotations" / f"aitodv2_{split}.json"
     image_folder = next((folder / name for name in (split, "images") if (folder / name).is_dir()), None)
     if image_folder is None:
-        raise InputError(f"{folder}: holds neither '{split}' nor 'images', where AI-TOD-v2 keeps its pictures")
+        raise InputError(f"{folder}: holds neither '{split}' nor 'images', where AI-TOD-v2 keeps its images")
     return open_coco(annotation_file, image_folder, name="aitodv2")
 
 
@@ -129,10 +123,10 @@ def _document(path: Path) -> Mapping[str, Any]:
     return document
 
 
-def _by_image(
+def _group_annotations(
     path: Path, rows: Iterable[Any], identities: Sequence[int], categories: set[int] | None
 ) -> defaultdict[int, list[dict[str, Any]]]:
-    """Annotations by the id of their image; an image or category the file does not list is refused."""
+    """Return annotations by image id; raise `InputError` for an image or category the file does not list."""
     known = set(identities)
     grouped: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
@@ -161,7 +155,7 @@ def _box(entry: Mapping[str, Any]) -> tuple[float, float, float, float] | None:
 
 
 def _area(entry: Mapping[str, Any], box: tuple[float, float, float, float]) -> float:
-    """The area an outline has, where the file gives one; else the box's."""
+    """Return the area the file gives for an outline, else that of the box."""
     area = entry.get("area")
     return area if isinstance(area, int | float) and 0 <= area < _LARGEST_AREA else box[2] * box[3]
 

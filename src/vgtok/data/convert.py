@@ -1,29 +1,34 @@
-"""From one annotation format to another: VisDrone, COCO and YOLO.
+"""Write data sets: convert between VisDrone, COCO and YOLO, and write rendered scenes as COCO.
 
-A data set in any format goes in; files of the other format come out, with a `Conversion` that counts what was written
-and says in sentences what the new format cannot hold.
+A data set in any format enters; files of the other format leave, with a `Conversion` that counts what was written and
+lists what the new format cannot hold.
 """
 
+import io
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
 
 from vgtok.data import visdrone
 from vgtok.data.coco import KEPT_KEYS
-from vgtok.data.dataset import AnnotatedDataset
-from vgtok.data.rows import Problem, Role, Row, common_folder, summarize
+from vgtok.data.dataset import AnnotatedDataset, Problem, Role, Row, common_folder, summarize
 from vgtok.errors import InputError
-from vgtok.files import write_text
+from vgtok.files import write_bytes, write_text
 from vgtok.names import VISDRONE
+
+if TYPE_CHECKING:
+    from vgtok.data.synthetic import Scene, SceneConfig
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """What was written, how to name it on the command line, what was lost and what was wrong with the source."""
+    """What was written, its spec for the command line, what was lost, and the problems of the source."""
 
     spec: str
     images: int
@@ -37,7 +42,7 @@ class Conversion:
 
 @dataclass
 class _Loss:
-    """Counts what the target cannot hold, by reason."""
+    """Count what the target cannot hold, by reason."""
 
     counts: Counter[str]
 
@@ -52,7 +57,7 @@ Rows = list[tuple[Row, ...]]
 Writer = Callable[[AnnotatedDataset, Rows, Path, _Loss], tuple[str, list[Row]]]
 
 
-def convert(dataset: AnnotatedDataset, target: str, out: Path) -> Conversion:
+def convert_dataset(dataset: AnnotatedDataset, target: str, out: Path) -> Conversion:
     """Write a data set as `target`: a folder for 'visdrone' and 'yolo', a json file for 'coco'."""
     if target not in WRITERS:
         raise InputError(f"--to: '{target}' is not a format; there are {', '.join(WRITERS)}")
@@ -62,9 +67,9 @@ def convert(dataset: AnnotatedDataset, target: str, out: Path) -> Conversion:
     rows: Rows = []
     problems: list[Problem] = list(dataset.problems)
     for index in range(len(dataset.images)):
-        reading = dataset.reading(index)
-        rows.append(reading.rows)
-        problems.extend(reading.problems)
+        parsed = dataset.parse(index)
+        rows.append(parsed.rows)
+        problems.extend(parsed.problems)
     loss = _Loss(Counter())
     spec, written = WRITERS[target](dataset, rows, out, loss)
     roles = Counter(row.role for row in written)
@@ -163,7 +168,7 @@ def _to_yolo(dataset: AnnotatedDataset, rows: Rows, out: Path, loss: _Loss) -> t
     _link_images(dataset, out / "images")
     splits = "train: images\nval: images\n"
     names = "".join(f"  {label}: {json.dumps(name)}\n" for label, name in enumerate(dataset.names))
-    # Without `path` trainers look beside the YAML; they insist on both splits, and one was converted.
+    # Without `path` trainers look beside the YAML; they require both splits, and one was converted.
     write_text(out / "data.yaml", f"# One split: point `train` at another before training.\n{splits}names:\n{names}")
     return f"yolo:{out / 'data.yaml'}", written
 
@@ -172,7 +177,7 @@ WRITERS: dict[str, Writer] = {"visdrone": _to_visdrone, "coco": _to_coco, "yolo"
 
 
 def _whole(row: Row, loss: _Loss) -> Row:
-    """VisDrone counts in whole pixels: the box with whole corners, and whether that moved it."""
+    """Round a box to whole pixels, as VisDrone has them, and count it if that moves it."""
     if all(isinstance(value, int) for value in row.box):
         return row
     x, y, w, h = row.box
@@ -184,9 +189,9 @@ def _whole(row: Row, loss: _Loss) -> Row:
 
 
 def _link_images(dataset: AnnotatedDataset, folder: Path) -> None:
-    """Put every image into `folder` as a link: annotations change format, pictures need no second copy.
+    """Link every image into `folder`: annotations change format, images need no second copy.
 
-    Where links are not allowed, as for most users of Windows, they are copied.
+    Where links are not allowed, as for most users of Windows, images are copied.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -198,7 +203,7 @@ def _link_images(dataset: AnnotatedDataset, folder: Path) -> None:
                 _link(path.resolve(), link)
     except OSError as error:
         raise InputError(
-            f"{folder}: images can be neither linked nor copied there ({error.strerror or error}); make room or choose "
+            f"{folder}: images can be neither linked nor copied here ({error.strerror or error}); make room or choose "
             "another --out"
         ) from None
 
@@ -208,3 +213,46 @@ def _link(path: Path, link: Path) -> None:
         link.symlink_to(path)
     except (OSError, NotImplementedError):
         shutil.copyfile(path, link)
+
+
+def write_rendered(folder: Path, seeds: Sequence[int], width: int, height: int, config: "SceneConfig") -> str:
+    """Render a scene per seed into `folder` as COCO and return its spec; a complete folder is left unchanged."""
+    from vgtok.data.synthetic import render_scene
+
+    spec = f"coco:{folder / 'annotations.json'}:{folder / 'images'}"
+    if (folder / "annotations.json").is_file():
+        return spec
+    scenes = []
+    for seed in seeds:
+        scene = render_scene(seed, width, height, config)
+        buffer = io.BytesIO()
+        Image.fromarray(scene.pixels).save(buffer, "PNG", compress_level=3)
+        write_bytes(folder / "images" / f"{seed:010d}.png", buffer.getvalue())
+        scenes.append((f"{seed:010d}.png", scene))
+    # Written last: with it the set is complete.
+    write_text(folder / "annotations.json", json.dumps(coco_document(scenes)) + "\n")
+    return spec
+
+
+def coco_document(scenes: "Iterable[tuple[str, Scene]]") -> dict[str, Any]:
+    """Return the COCO document of scenes, each given with its file name."""
+    from vgtok.data.synthetic import NAMES
+
+    images: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    for number, (name, scene) in enumerate(scenes, start=1):
+        height, width = scene.pixels.shape[:2]
+        images.append({"id": number, "file_name": name, "width": width, "height": height})
+        for (x0, y0, x1, y1), label in zip(scene.boxes.tolist(), scene.labels.tolist(), strict=True):
+            annotations.append(
+                {
+                    "id": len(annotations) + 1,
+                    "image_id": number,
+                    "category_id": label + 1,
+                    "bbox": [x0, y0, x1 - x0, y1 - y0],
+                    "area": (x1 - x0) * (y1 - y0),
+                    "iscrowd": 0,
+                }
+            )
+    categories = [{"id": label + 1, "name": name} for label, name in enumerate(NAMES)]
+    return {"images": images, "annotations": annotations, "categories": categories}

@@ -1,4 +1,4 @@
-"""Parts of a data set: by image, by class, evenly spaced, or whole sequences kept apart for validation."""
+"""Parts of a data set: by image, by class, evenly spaced, or whole sequences held out for validation."""
 
 import re
 from collections.abc import Sequence
@@ -9,8 +9,7 @@ from zlib import crc32
 
 import numpy as np
 
-from vgtok.data.dataset import AnnotatedDataset, Annotations
-from vgtok.data.rows import Problem, Reading
+from vgtok.data.dataset import AnnotatedDataset, Annotations, ParsedAnnotations, Problem
 
 _Value = TypeVar("_Value")
 
@@ -19,7 +18,7 @@ _Value = TypeVar("_Value")
 class Subset:
     """The images at `chosen` of another data set, under the ids they have there.
 
-    Its classes are those with `labels` there, in that order, and other objects are not in it; None keeps all.
+    Its classes are those with `labels` there, in that order; objects of other classes are left out. None keeps all.
     """
 
     whole: AnnotatedDataset
@@ -28,7 +27,7 @@ class Subset:
 
     @property
     def name(self) -> str:
-        """The name of the whole set: it is scored by the same protocol."""
+        """Name of the whole set: the subset is scored by the same protocol."""
         return self.whole.name
 
     @property
@@ -53,11 +52,11 @@ class Subset:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What was wrong with the whole set."""
+        """Problems of the whole set."""
         return self.whole.problems
 
     def annotations(self, index: int) -> Annotations:
-        """Ground truth of the chosen image at `index`."""
+        """Return the ground truth of the chosen image at `index`."""
         found = self.whole.annotations(self.chosen[index])
         if self.labels is None:
             return found
@@ -65,17 +64,17 @@ class Subset:
         labels = np.array([self.labels.index(label) for label in found.labels[kept]], dtype=np.int64)
         return Annotations(found.boxes[kept], labels, found.ignored)
 
-    def reading(self, index: int) -> Reading:
-        """Every annotation of the chosen image at `index` that is of one of the classes, or of none at all."""
-        found = self.whole.reading(self.chosen[index])
+    def parse(self, index: int) -> ParsedAnnotations:
+        """Return every annotation of the chosen image at `index` that has one of the classes, or none at all."""
+        found = self.whole.parse(self.chosen[index])
         if self.labels is None:
             return found
         labels = {-1: -1, **{label: place for place, label in enumerate(self.labels)}}
         rows = tuple(replace(row, label=labels[row.label]) for row in found.rows if row.label in labels)
-        return Reading(rows, found.problems)
+        return ParsedAnnotations(rows, found.problems)
 
     def size(self, index: int) -> tuple[int, int]:
-        """Width and height of the chosen image at `index`."""
+        """Return width and height of the chosen image at `index`."""
         return self.whole.size(self.chosen[index])
 
     def _kept(self, by_label: tuple[_Value, ...]) -> tuple[_Value, ...]:
@@ -83,15 +82,15 @@ class Subset:
 
 
 def of_classes(dataset: AnnotatedDataset, names: tuple[str, ...]) -> AnnotatedDataset:
-    """The part of a data set that has classes of these names; the whole where it has no others."""
+    """Return the part of a data set with classes of these names; the whole set if it has no others."""
     chosen = tuple(label for label, name in enumerate(dataset.names) if name in names)
     if len(chosen) == len(dataset.names):
         return dataset
     return Subset(dataset, tuple(range(len(dataset.images))), chosen)
 
 
-def spread(dataset: AnnotatedDataset, count: int) -> AnnotatedDataset:
-    """At most `count` images, evenly spread: neighbours in a data set often show the same scene."""
+def evenly_spaced(dataset: AnnotatedDataset, count: int) -> AnnotatedDataset:
+    """Return at most `count` evenly spaced images: neighbors in a data set often show the same scene."""
     total = len(dataset.images)
     if count >= total:
         return dataset
@@ -102,7 +101,7 @@ _FRAME_NUMBER = re.compile(r"[-_. ]*\d+$")
 
 
 def sequence_of(image: Path) -> str:
-    """The folder and name an image shares with its neighbors: up to the first underscore, or without its number.
+    """Return what the images of a sequence share: folder and name up to the first underscore, or without number.
 
     >>> sequence_of(Path("images/0000002_00005_d_0000014.jpg")), sequence_of(Path("flight-0012.png"))
     ('images/0000002', 'flight')
@@ -112,14 +111,14 @@ def sequence_of(image: Path) -> str:
 
 
 def kept_apart(images: Sequence[Path], count: int) -> list[int]:
-    """At least `count` of the images in whole sequences, none longer than a quarter of that; the same ones every time.
+    """Return at least `count` images in whole sequences, each at most `count` / 4 long; deterministic.
 
-    Where all sequences are longer, the shortest are taken.
+    If all sequences are longer, the shortest are taken.
     """
     members: dict[str, list[int]] = {}
     for index, image in enumerate(images):
         members.setdefault(sequence_of(image), []).append(index)
-    # In an order that has nothing to do with names, long sequences last.
+    # An order independent of names, long sequences last.
     order = sorted(members, key=lambda name: (max(len(members[name]), count // 4), crc32(name.encode())))
     apart: list[int] = []
     for name in order:

@@ -1,7 +1,7 @@
 """VisDrone2019-DET in its own layout: `images/*.jpg` and `annotations/*.txt`.
 
 A line is left, top, width, height, score, category, truncation, occlusion. Categories 1 to 10 are objects, 0 is an
-ignored region and 11, 'others', an object nobody scores; a score of 0 takes any object out of the evaluation.
+ignored region and 11, 'others', an object that is not scored; a score of 0 excludes any object from the evaluation.
 """
 
 import re
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vgtok.data.dataset import Annotations, images_in
-from vgtok.data.rows import Problem, Reading, Role, Row, annotations_of, image_size, numbered, reading_of
+from vgtok.data.dataset import Problem, Role, Row, RowReader, image_size, images_in, number_images
 from vgtok.errors import InputError
 from vgtok.files import read_lines
 from vgtok.names import VISDRONE
@@ -21,11 +20,11 @@ OTHERS = 11
 CATEGORIES = tuple(range(1, len(VISDRONE) + 1))
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
-"""A whole number of a size that a float can stand beside; a longer one is no place in an image."""
+"""A whole number that a float holds exactly; a longer one is no place in an image."""
 
 
 @dataclass(frozen=True)
-class VisDrone:
+class VisDrone(RowReader):
     """One split of VisDrone2019-DET."""
 
     images: tuple[Path, ...]
@@ -37,23 +36,25 @@ class VisDrone:
 
     @property
     def image_ids(self) -> tuple[int, ...]:
-        """1, 2, 3 and on in sorted file order: the layout has no ids of its own."""
-        return numbered(self.images)
-
-    def annotations(self, index: int) -> Annotations:
-        """Boxes of categories 1 to 10; regions of categories 0 and 11 as ignored."""
-        return annotations_of(self.reading(index))
-
-    def reading(self, index: int) -> Reading:
-        """Every line of the image at `index`."""
-        path = self.annotation_folder / f"{self.images[index].stem}.txt"
-        broken: list[Problem] = []
-        judged = reading_of(_rows(path, broken), self.size(index))
-        return Reading(judged.rows, (*broken, *judged.problems))
+        """File stems if all are numbers, else 1, 2, 3, ...: the layout has no ids of its own."""
+        return number_images(self.images)
 
     def size(self, index: int) -> tuple[int, int]:
-        """Width and height of the image at `index`."""
+        """Return width and height of the image at `index`."""
         return image_size(self.images[index])
+
+    def _rows(self, index: int, size: tuple[int, int] | None, unreadable: list[Problem]) -> Iterator[tuple[Row, str]]:
+        path = self.annotation_folder / f"{self.images[index].stem}.txt"
+        for number, line in enumerate(read_lines(path), start=1):
+            if not line.strip():
+                continue
+            where = f"{path.name}, line {number}"
+            values = _numbers(_fields(line))
+            if values is None or len(values) != 8:
+                kind = "line that is not eight numbers, skipped"
+                unreadable.append(Problem(kind, f"{where}: '{line[:60]}'", unreadable=True))
+                continue
+            yield _row(values, line, f"{path}, line {number}"), where
 
 
 def open_visdrone(folder: Path) -> VisDrone:
@@ -69,10 +70,10 @@ def open_visdrone(folder: Path) -> VisDrone:
 
 
 def line_of(row: Row, category: int) -> str:
-    """The line of a row: as it was read where it came from VisDrone, else with score 1 and nothing hidden."""
+    """Return the line of a row: unchanged if it came from VisDrone, else with score 1 and no occlusion."""
     scored = row.extra.get("score", int(row.role is Role.OBJECT))
     fields = [*row.box, scored, category, row.extra.get("truncation", 0), row.extra.get("occlusion", 0)]
-    # The spelling of a line is only worth keeping while it still says the same.
+    # Keep the original spelling only while its values are unchanged.
     line = row.extra.get("line")
     if isinstance(line, str) and _numbers(_fields(line)) == fields:
         return line
@@ -80,25 +81,10 @@ def line_of(row: Row, category: int) -> str:
 
 
 def category_of(row: Row) -> int:
-    """The category number of a row whose label counts in VISDRONE."""
+    """Return the category number of a row whose label is an index into VISDRONE."""
     if row.role is Role.REGION or row.label < 0:
         return OTHERS if row.role is Role.OTHERS else REGION
     return row.label + 1
-
-
-def _rows(path: Path, broken: list[Problem]) -> Iterator[tuple[Row, str]]:
-    """Rows with their places; lines that are not eight numbers go to `broken`."""
-    for number, line in enumerate(read_lines(path), start=1):
-        if not line.strip():
-            continue
-        where = f"{path.name}, line {number}"
-        values = _numbers(_fields(line))
-        if values is None or len(values) != 8:
-            broken.append(
-                Problem("line that is not eight numbers, skipped", f"{where}: '{line[:60]}'", unreadable=True)
-            )
-            continue
-        yield _row(values, line, f"{path}, line {number}"), where
 
 
 def _row(values: list[Any], line: str, where: str) -> Row:
@@ -115,12 +101,12 @@ def _row(values: list[Any], line: str, where: str) -> Row:
 
 
 def _fields(line: str) -> list[str]:
-    """A trailing comma, as in some official files, is allowed."""
+    """Split a line; a trailing comma, as in some official files, is allowed."""
     return line.rstrip(", \t").split(",")
 
 
 def _numbers(fields: list[str]) -> list[int | float] | None:
-    """Whole numbers stay whole, so that they are written as they were read."""
+    """Return the numbers of a line; integers stay integers, so that they are written as they were read."""
     try:
         return [int(field) if _WHOLE.fullmatch(field.strip()) else float(field) for field in fields]
     except ValueError:

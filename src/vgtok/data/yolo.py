@@ -1,7 +1,7 @@
 """YOLO folders: a YAML with `path`, `train`, `val`, `test` and `names`, and beside each `images` folder a `labels` one.
 
-A label line is class, centre x, centre y, width, height, all but the class as shares of the image. An image without
-a label file has no objects, as every YOLO trainer takes it.
+A label line is class, center x, center y, width, height, all but the class as fractions of the image. An image without
+a label file has no objects, as in every YOLO trainer.
 """
 
 import os
@@ -11,20 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vgtok.data.dataset import IMAGE_SUFFIXES, Annotations
-from vgtok.data.rows import Problem, Reading, Role, Row, annotations_of, image_size, numbered, reading_of
+from vgtok.data.dataset import IMAGE_SUFFIXES, Problem, Role, Row, RowReader, image_size, number_images
 from vgtok.errors import InputError
 from vgtok.files import is_there, read_lines
 
 SPLITS = ("train", "val", "test")
 
 _DEEPEST = 50
-"""Brackets inside brackets; the parser takes quadratic time over more, and a data set needs two."""
+"""Most nested brackets: parsing takes quadratic time in the depth, and a data set needs two."""
 _LARGEST_CLASS = 2**31
 
 
 @dataclass(frozen=True)
-class YoloDataset:
+class YoloDataset(RowReader):
     """One split of a YOLO data set; its category ids are the class numbers of the YAML."""
 
     images: tuple[Path, ...]
@@ -35,27 +34,18 @@ class YoloDataset:
 
     @property
     def image_ids(self) -> tuple[int, ...]:
-        """The file stems where they are numbers, else 1, 2, 3 and on in sorted file order."""
-        return numbered(self.images)
-
-    def annotations(self, index: int) -> Annotations:
-        """Boxes of the image at `index`; the format has no ignored regions."""
-        return annotations_of(self.reading(index))
-
-    def reading(self, index: int) -> Reading:
-        """Every line of the image at `index`."""
-        broken: list[Problem] = []
-        size = self.size(index)
-        judged = reading_of(self._rows(label_file(self.images[index]), size, broken), size)
-        return Reading(judged.rows, (*broken, *judged.problems))
+        """File stems if all are numbers, else 1, 2, 3, ... in sorted file order."""
+        return number_images(self.images)
 
     def size(self, index: int) -> tuple[int, int]:
-        """Width and height of the image at `index`."""
+        """Return width and height of the image at `index`."""
         return image_size(self.images[index])
 
-    def _rows(self, path: Path, size: tuple[int, int], broken: list[Problem]) -> Iterator[tuple[Row, str]]:
+    def _rows(self, index: int, size: tuple[int, int] | None, unreadable: list[Problem]) -> Iterator[tuple[Row, str]]:
+        path = label_file(self.images[index])
         if not is_there(path):
             return
+        sides = size or self.size(index)
         labels = {category: label for label, category in enumerate(self.category_ids)}
         for number, line in enumerate(_lines(path), start=1):
             if not line.strip():
@@ -66,21 +56,18 @@ class YoloDataset:
             except ValueError:
                 shares = []
             if len(shares) != 4:
-                broken.append(
-                    Problem(
-                        "line that is not a class and four numbers, skipped", f"{where}: '{line[:60]}'", unreadable=True
-                    )
-                )
+                kind = "line that is not a class and four numbers, skipped"
+                unreadable.append(Problem(kind, f"{where}: '{line[:60]}'", unreadable=True))
                 continue
             if category not in labels:
                 raise InputError(f"{path}, line {number}: class {category:g} is not among the names of the YAML")
-            centre_x, centre_y, width, height = (share * size[i % 2] for i, share in enumerate(shares))
-            box = (centre_x - width / 2, centre_y - height / 2, width, height)
+            center_x, center_y, width, height = (share * sides[i % 2] for i, share in enumerate(shares))
+            box = (center_x - width / 2, center_y - height / 2, width, height)
             yield Row(box, Role.OBJECT, labels[int(category)], width * height), where
 
 
 def open_yolo(file: Path, split: str = "val") -> YoloDataset:
-    """Open a split of the data set a YAML describes."""
+    """Open a split of the data set that a YAML describes."""
     if split not in SPLITS:
         raise InputError(f"yolo: '{split}' is not a split; there are {', '.join(SPLITS)}")
     document = _document(file)
@@ -105,7 +92,7 @@ def open_yolo(file: Path, split: str = "val") -> YoloDataset:
 
 
 def label_file(image: Path) -> Path:
-    """Where the labels of an image lie: the last folder called `images` becomes `labels`."""
+    """Return the label file of an image: the last folder called `images` becomes `labels`."""
     parts = list(image.parent.parts)
     if "images" in parts:
         parts[len(parts) - 1 - parts[::-1].index("images")] = "labels"
@@ -113,7 +100,7 @@ def label_file(image: Path) -> Path:
 
 
 def _images(place: Path) -> Iterator[Path]:
-    """Images under a folder, or listed in a text file relative to it."""
+    """Yield the images under a folder, or those a text file lists relative to itself."""
     if place.is_dir():
         yield from (path for path in place.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
     elif place.suffix == ".txt" and place.is_file():
@@ -134,7 +121,7 @@ def _document(file: Path) -> Mapping[str, Any]:
         raise InputError(f"{file}: not a YOLO data set; its brackets are nested more than {_DEEPEST} deep")
     try:
         document = yaml.safe_load(text)
-    # The parser lets out what its converters meet: dates, numbers and keys that are none raise errors of any kind.
+    # Invalid dates, numbers and keys raise errors of many kinds.
     except Exception as error:
         raise InputError(f"{file}: not a YAML file ({' '.join(str(error).split())[:200]})") from None
     if not isinstance(document, dict):
@@ -143,7 +130,7 @@ def _document(file: Path) -> Mapping[str, Any]:
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a label file; characters that are none make a line unreadable, not the file."""
+    """Return the lines of a label file; invalid characters make a line unreadable, not the file."""
     try:
         return path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
     except OSError as error:
@@ -151,7 +138,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _depth(text: str) -> int:
-    """How deep brackets are nested, quotes and comments disregarded."""
+    """Return how deep brackets are nested, without regard to quotes and comments."""
     depth = deepest = 0
     for bracket in re.findall(r"[\[\]{}]", text):
         depth = max(0, depth + (1 if bracket in "[{" else -1))
@@ -160,7 +147,7 @@ def _depth(text: str) -> int:
 
 
 def _places(file: Path, document: Mapping[str, Any], split: str) -> list[str]:
-    """What the YAML names as a split: one place or several."""
+    """Return the folders or files the YAML names for a split."""
     places = document[split] if isinstance(document[split], list) else [document[split]]
     if not all(isinstance(place, str | int | float) and "\0" not in str(place) for place in places):
         raise InputError(f"{file}: '{split}' must be the name of a folder or file, or a list of such names")
@@ -168,7 +155,7 @@ def _places(file: Path, document: Mapping[str, Any], split: str) -> list[str]:
 
 
 def _names(file: Path, names: Any) -> dict[int, str]:
-    """Class numbers and names, from either a list or a mapping."""
+    """Return class numbers and names, from a list or a mapping."""
     if isinstance(names, list):
         names = dict(enumerate(names))
     if (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 SHOWN_SCORE = 0.3
-"""Default score from which detections are drawn; far below it most are false."""
+"""Default score from which detections are drawn; far below it a detector lists all it cannot rule out."""
 
 CSV_COLUMNS = ("name", "label", "score", "x0", "y0", "x1", "y1")
 

@@ -61,7 +61,7 @@ def denoising_queries(
 
 
 def _noised_labels(labels: Tensor, config: DetectorConfig) -> Tensor:
-    """Redraw a random share of (B, n) labels: half the label noise, as in the released model."""
+    """Redraw a random share of (B, n) labels: half of `label_noise`; some draws repeat the true label."""
     drawn = torch.randint_like(labels, config.classes)
     changed = torch.rand(labels.shape, device=labels.device) < config.label_noise * 0.5
     return torch.where(changed, drawn, labels).clamp(min=0)

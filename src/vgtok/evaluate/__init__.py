@@ -1,4 +1,4 @@
-"""Score detections by each benchmark's own protocol, with confidence intervals."""
+"""Score detections by the protocol of each benchmark, with confidence intervals."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from vgtok.evaluate.detections import Detections, GroundTruth, detections_of, ground_truth, read_predictions
     from vgtok.evaluate.evaluation import ClassResult, Evaluation, Mistakes, evaluate, find_mistakes
     from vgtok.evaluate.inference import label_map, run_detector
-    from vgtok.evaluate.protocols import PROTOCOLS, Protocol, protocol_for
+    from vgtok.evaluate.protocols import PROTOCOLS, ScoringRules, protocol_for
     from vgtok.evaluate.resampling import interval, resampled_metrics
 
 __all__ = [
@@ -18,7 +18,7 @@ __all__ = [
     "Evaluation",
     "GroundTruth",
     "Mistakes",
-    "Protocol",
+    "ScoringRules",
     "detections_of",
     "evaluate",
     "find_mistakes",
@@ -37,7 +37,7 @@ __getattr__, __dir__ = lazy_names(
         "detections": ["Detections", "GroundTruth", "detections_of", "ground_truth", "read_predictions"],
         "evaluation": ["ClassResult", "Evaluation", "Mistakes", "evaluate", "find_mistakes"],
         "inference": ["label_map", "run_detector"],
-        "protocols": ["PROTOCOLS", "Protocol", "protocol_for"],
+        "protocols": ["PROTOCOLS", "ScoringRules", "protocol_for"],
         "resampling": ["interval", "resampled_metrics"],
     },
 )

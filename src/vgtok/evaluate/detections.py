@@ -1,4 +1,7 @@
-"""Ground truth and detections as arrays, and detections read from files."""
+"""Ground truth and detections of a data set as arrays.
+
+Ground truth comes from annotations, detections from a COCO results file or from the results of a detector.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.data.dataset import AnnotatedDataset
-from vgtok.data.rows import Problem, Role, Row, common_folder, corners
+from vgtok.data.dataset import AnnotatedDataset, Problem, Role, Row, common_folder, corners
 from vgtok.errors import InputError
 from vgtok.files import read_json
 
@@ -22,7 +24,7 @@ class GroundTruth:
     """Scored boxes and crowds of all images.
 
     `boxes` (N, 4) x y width height, `areas` (N,), `labels` (N,), `crowd` (N,) bool, `image` (N,) index of the image
-    each lies in; `regions` holds per image the (M, 4) corners of what the protocol ignores, `image_ids` (I,) the ids.
+    of each; `regions` holds per image the (M, 4) corners of what the protocol ignores, `image_ids` (I,) the ids.
     """
 
     names: tuple[str, ...]
@@ -38,7 +40,7 @@ class GroundTruth:
 
     @property
     def instances(self) -> int:
-        """How many boxes are scored."""
+        """Number of scored boxes."""
         return int((~self.crowd).sum())
 
 
@@ -55,7 +57,7 @@ class Detections:
         return len(self.scores)
 
     def take(self, chosen: NDArray[Any]) -> "Detections":
-        """The detections a mask or index array chooses."""
+        """Return the detections that a mask or index array selects."""
         return Detections(self.boxes[chosen], self.scores[chosen], self.labels[chosen], self.image[chosen])
 
 
@@ -67,11 +69,11 @@ def ground_truth(dataset: AnnotatedDataset, region_roles: frozenset[Role]) -> Gr
     problems = list(dataset.problems)
     unused = 0
     for index in range(len(dataset.images)):
-        reading = dataset.reading(index)
-        problems.extend(reading.problems)
-        inside = [row for row in reading.rows if row.role in region_roles]
-        boxes = [row for row in reading.rows if row.role in _BOXES - region_roles]
-        unused += len(reading.rows) - len(inside) - len(boxes)
+        parsed = dataset.parse(index)
+        problems.extend(parsed.problems)
+        inside = [row for row in parsed.rows if row.role in region_roles]
+        boxes = [row for row in parsed.rows if row.role in _BOXES - region_roles]
+        unused += len(parsed.rows) - len(inside) - len(boxes)
         rows.extend(boxes)
         image.extend([index] * len(boxes))
         regions.append(corners([row.box for row in inside]))
@@ -89,11 +91,10 @@ def ground_truth(dataset: AnnotatedDataset, region_roles: frozenset[Role]) -> Gr
     )
 
 
-def leading(detections: Detections, cap: int) -> Detections:
-    """The `cap` best of each class in each image, in an order that does not depend on how they came.
+def top_scoring(detections: Detections, cap: int) -> Detections:
+    """Return the `cap` top-scoring detections of each class in each image, ordered by image, class and score.
 
-    Equal scores are ordered by their boxes: COCO's own tools leave them as they came, so that shuffling a file there
-    changes the result.
+    Equal scores are ordered by their boxes, so that the order of a file does not matter; in COCO's own tools it does.
     """
     x, y, width, height = detections.boxes.T
     order = np.lexsort((height, width, y, x, -detections.scores, detections.labels, detections.image))
@@ -106,11 +107,32 @@ def leading(detections: Detections, cap: int) -> Detections:
     return ordered.take(rank < cap)
 
 
+def members_by_image(image: NDArray[np.int64], images: int) -> list[NDArray[np.int64]]:
+    """Return, for each of `images` images, the positions in `image` (N,) that belong to it, in order."""
+    order = np.argsort(image, kind="stable")
+    return np.split(order, np.searchsorted(image[order], np.arange(1, images)))
+
+
+FoundBoxes = tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.integer[Any]]]
+"""Boxes (K, 4) x0 y0 x1 y1, scores (K,) and labels (K,) of one image, as a detector returns them."""
+
+
+def gather_detections(found: Sequence[FoundBoxes], label_map: NDArray[np.int64]) -> Detections:
+    """Return the detections of all images, in order; labels go through `label_map` (K,), and -1 drops them."""
+    boxes = np.concatenate([np.zeros((0, 4)), *(one[0] for one in found)]).astype(np.float64)
+    # Corners to x, y, width, height.
+    boxes[:, 2:] -= boxes[:, :2]
+    scores = np.concatenate([np.zeros(0), *(one[1] for one in found)]).astype(np.float64)
+    labels = label_map[np.concatenate([np.zeros(0, dtype=np.int64), *(one[2] for one in found)]).astype(np.int64)]
+    image = np.repeat(np.arange(len(found)), [len(one[1]) for one in found])
+    return Detections(boxes, scores, labels, image).take(labels >= 0)
+
+
 _KEYS = ("image_id", "category_id", "bbox", "score")
 
 
 def read_predictions(path: Path, dataset: AnnotatedDataset) -> Detections:
-    """Read a COCO results file made for a data set; the first detection that cannot be used is named and refused."""
+    """Read a COCO results file of a data set; raise `InputError` that names the first invalid detection."""
     rows = read_json(path)
     if not isinstance(rows, list):
         raise InputError(f"{path}: not a COCO results file, which is a json list of {', '.join(_KEYS)}")
@@ -118,7 +140,7 @@ def read_predictions(path: Path, dataset: AnnotatedDataset) -> Detections:
 
 
 def detections_of(rows: Sequence[Any], dataset: AnnotatedDataset, source: str) -> Detections:
-    """Detections given as the objects of a COCO results file; `source` is what errors call them."""
+    """Return the detections of COCO results objects; errors call them `source`."""
     try:
         identities = [row["image_id"] for row in rows]
         categories = [row["category_id"] for row in rows]
@@ -138,7 +160,7 @@ def detections_of(rows: Sequence[Any], dataset: AnnotatedDataset, source: str) -
 
 
 def image_names(dataset: AnnotatedDataset) -> dict[int | str, int]:
-    """Every way to name an image: id, path, file name, stem. A name several images share names none of them."""
+    """Return image index by id, path, file name and stem; a name that several images share is left out."""
     names: dict[int | str, int] = dict(zip(dataset.image_ids, range(len(dataset.images)), strict=True))
     folder = common_folder(dataset.images)
     shared = set()
@@ -154,7 +176,7 @@ def _looked_up(
     keys: list[Any], table: dict[Any, int], source: str, field: str, explanation: str
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
     try:
-        # 1.0 and True would find the entry of 1; only whole numbers and names are names.
+        # 1.0 and True would match the key 1; only integers and strings are names.
         if not set(map(type, keys)) <= {int, str}:
             raise KeyError
         return np.fromiter((table[key] for key in keys), dtype=np.int64, count=len(keys))
@@ -196,7 +218,7 @@ def _array(values: list[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
     try:
         return np.array(values, dtype=np.float64)
     except OverflowError:
-        # A whole number no float holds; as infinity it is refused where it stands.
+        # An integer too large for a float; as infinity it is refused by the checks below.
         return np.array([value if abs(value) < 1e300 else np.inf for value in values], dtype=np.float64)
 
 

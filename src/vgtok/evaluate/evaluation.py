@@ -1,4 +1,4 @@
-"""Evaluate detections by a protocol: metrics, results per class, and the mistakes behind them."""
+"""Evaluate detections by a protocol: metrics, results per class, and the mistakes in each image."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.data.dataset import AnnotatedDataset
-from vgtok.data.rows import summarize
-from vgtok.evaluate.detections import Detections, GroundTruth, ground_truth, leading
-from vgtok.evaluate.ignored import without_ignored
-from vgtok.evaluate.protocols import EVERYTHING, Protocol
+from vgtok.data.dataset import AnnotatedDataset, summarize
+from vgtok.evaluate.detections import Detections, GroundTruth, ground_truth, top_scoring
+from vgtok.evaluate.protocols import EVERYTHING, ScoringRules, without_ignored
 from vgtok.evaluate.scoring import THRESHOLDS, matches, precision_curves
 
 _AT_75 = int(np.argmin(np.abs(THRESHOLDS - 0.75)))
@@ -19,7 +17,7 @@ _AT_75 = int(np.argmin(np.abs(THRESHOLDS - 0.75)))
 
 @dataclass(frozen=True)
 class ClassResult:
-    """One class: its scored boxes, AP and AP50 in points (None without boxes), and what it adds to the mean AP."""
+    """One class: its scored boxes, AP and AP50 in points (None without boxes), and its contribution to the mean AP."""
 
     name: str
     boxes: int
@@ -30,14 +28,14 @@ class ClassResult:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Results of one protocol, every AP in points (0 to 100), None where no box lies in its band.
+    """Results of one protocol, every AP in points (0 to 100), None where its band has no boxes.
 
-    `metrics` holds AP, AP50, AP75 and the bands of the protocol; `band_boxes` how many scored boxes each band holds,
+    `metrics` holds AP, AP50, AP75 and the bands of the protocol; `band_boxes` the number of scored boxes in each band,
     every box in one band; `precision` (10, 101) is the mean over classes per IoU threshold at recalls 0, 0.01, ..., 1.
-    `band_classes` opens the protocol's own band by class. `ignored` counts detections that count neither way.
+    `band_classes` has the results per class in the protocol's own band. `ignored` counts neutral detections.
     """
 
-    protocol: Protocol
+    protocol: ScoringRules
     data: str
     images: int
     instances: int
@@ -52,11 +50,11 @@ class Evaluation:
 
     @property
     def max_detections(self) -> int:
-        """The most detections of one class that count in one image."""
+        """Number of detections of one class that count in one image."""
         return self.protocol.max_detections
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as JSON has it."""
+        """Return the result for JSON."""
         return {
             "protocol": self.protocol.name,
             "data": self.data,
@@ -74,30 +72,30 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Scored:
-    """What a protocol leaves to be scored: boxes and the detections that count, in an order of their own."""
+    """What is scored: boxes and the detections that count, as `top_scoring` orders them."""
 
     truth: GroundTruth
     detections: Detections
     ignored: int
 
 
-def apply_protocol(dataset: AnnotatedDataset, detections: Detections, protocol: Protocol) -> Scored:
-    """Read the ground truth, take out what is ignored, then cap.
+def apply_protocol(dataset: AnnotatedDataset, detections: Detections, protocol: ScoringRules) -> Scored:
+    """Read the ground truth, remove what is ignored, then cap.
 
-    In that order: a detection that counts neither way must not push another over the cap.
+    In that order, so that ignored detections do not count towards the cap.
     """
     truth = ground_truth(dataset, protocol.region_roles)
     truth, kept = without_ignored(truth, detections, protocol.drops_boxes)
-    return Scored(truth, leading(kept, protocol.max_detections), len(detections) - len(kept))
+    return Scored(truth, top_scoring(kept, protocol.max_detections), len(detections) - len(kept))
 
 
-def evaluate(dataset: AnnotatedDataset, detections: Detections, protocol: Protocol) -> Evaluation:
+def evaluate(dataset: AnnotatedDataset, detections: Detections, protocol: ScoringRules) -> Evaluation:
     """Score detections against a data set."""
     return evaluate_scored(dataset.name, apply_protocol(dataset, detections, protocol), len(detections), protocol)
 
 
-def evaluate_scored(data: str, scored: Scored, detections: int, protocol: Protocol) -> Evaluation:
-    """Score what `apply_protocol` left of `detections` detections."""
+def evaluate_scored(data: str, scored: Scored, detections: int, protocol: ScoringRules) -> Evaluation:
+    """Score the result of `apply_protocol` on `detections` detections."""
     truth = scored.truth
     ranges = [EVERYTHING, *protocol.bands.values()]
     curves = precision_curves(truth, scored.detections, ranges, protocol.max_detections)
@@ -126,10 +124,10 @@ def evaluate_scored(data: str, scored: Scored, detections: int, protocol: Protoc
 
 
 def _classes(truth: GroundTruth, curves: NDArray[np.float64], bounds: tuple[float, float]) -> tuple[ClassResult, ...]:
-    """Results by class of one band's (10, 101, K) curves."""
+    """Return the results per class of one band's (10, 101, K) curves."""
     counts = np.bincount(truth.labels[_within(truth, bounds)], minlength=len(truth.names))
     results = []
-    # Classes without a box have no AP and no part in the mean.
+    # Classes without boxes have no AP and are not in the mean.
     present = int((curves[0, 0] >= 0).sum())
     for label, name in enumerate(truth.names):
         average = _points(curves[:, :, label])
@@ -139,17 +137,17 @@ def _classes(truth: GroundTruth, curves: NDArray[np.float64], bounds: tuple[floa
 
 
 def _within(truth: GroundTruth, bounds: tuple[float, float]) -> NDArray[np.bool_]:
-    """Scored boxes from the lower bound up to, not including, the upper: each box in one band."""
+    """Return which scored boxes are in [lower, upper): each box is in one band."""
     return ~truth.crowd & (truth.areas >= bounds[0]) & (truth.areas < bounds[1])
 
 
 def _points(curves: NDArray[np.float64]) -> float | None:
-    """Mean precision in points, over what exists."""
+    """Return the mean precision in points, without the -1 of classes that have no boxes."""
     values = curves[curves > -1]
     return 100 * float(values.mean()) if values.size else None
 
 
-def _notes(truth: GroundTruth, protocol: Protocol) -> tuple[str, ...]:
+def _notes(truth: GroundTruth, protocol: ScoringRules) -> tuple[str, ...]:
     notes = summarize(truth.problems)
     if truth.unused_regions:
         notes.append(
@@ -163,9 +161,9 @@ IOU = 0.5
 
 @dataclass(frozen=True)
 class Mistakes:
-    """Verdicts at IoU 0.5 on detections of at least `threshold`.
+    """Matches at IoU 0.5 of detections with at least `threshold`.
 
-    `shown` are those detections with `correct` (N,) and `neutral` (N,) marks, `found` (M,) marks the boxes;
+    `shown` are those detections with `correct` (N,) and `neutral` (N,), `found` (M,) marks the matched boxes;
     `missed` and `false` (I,) count per image.
     """
 
@@ -180,24 +178,24 @@ class Mistakes:
 
     @property
     def precision(self) -> float:
-        """The share of the shown detections that found a box, those that count neither way left out."""
+        """Share of the shown detections that match a box, without neutral ones."""
         judged = int((~self.neutral).sum())
         return float(self.correct.sum() / judged) if judged else 0.0
 
     @property
     def recall(self) -> float:
-        """The share of the scored boxes that were found."""
+        """Share of the scored boxes that were found."""
         return float(self.found.sum() / self.truth.instances) if self.truth.instances else 0.0
 
     def worst(self, count: int) -> list[int]:
-        """Indices of the images with most mistakes, the worst first; images without any are left out."""
+        """Return the indices of the images with most mistakes, worst first; images without mistakes are left out."""
         total = self.missed + self.false
         order = np.argsort(-total, kind="stable")[:count]
         return [int(index) for index in order if total[index]]
 
 
 def find_mistakes(scored: Scored, max_detections: int, threshold: float | None = None) -> Mistakes:
-    """Match and count at a score, the one with the best F1 over the whole set unless one is given."""
+    """Match and count at a score threshold, by default the one with the best F1 over the whole set."""
     truth = scored.truth
     if threshold is None:
         verdict = matches(truth, scored.detections, max_detections, IOU)
@@ -205,7 +203,7 @@ def find_mistakes(scored: Scored, max_detections: int, threshold: float | None =
         threshold = _best_threshold(scored.detections.scores[judged], verdict.correct[judged], truth)
     chosen = scored.detections.scores >= threshold
     shown = scored.detections.take(chosen)
-    # Matching goes by falling score, so that what lies below the threshold changes nothing above it.
+    # Matching is in descending score, so that detections below the threshold change nothing above it.
     again = matches(truth, shown, max_detections, IOU)
     images = len(truth.image_ids)
     false = ~again.correct & ~again.neutral
@@ -222,12 +220,12 @@ def find_mistakes(scored: Scored, max_detections: int, threshold: float | None =
 
 
 def _best_threshold(scores: NDArray[np.float64], correct: NDArray[np.bool_], truth: GroundTruth) -> float:
-    """The score with the highest F1; the lowest of those where several tie."""
+    """Return the score with the highest F1, the lowest one if several tie."""
     if not len(scores):
         return 0.0
     order = np.argsort(-scores, kind="stable")
     f1 = 2 * np.cumsum(correct[order]) / (np.arange(1, len(scores) + 1) + truth.instances)
-    # A threshold takes all detections of one score or none.
+    # A threshold keeps all detections of equal score or none.
     last = np.r_[np.diff(scores[order]) != 0, True]
     candidates = np.flatnonzero(last)
     best = candidates[len(candidates) - 1 - int(np.argmax(f1[candidates][::-1]))]

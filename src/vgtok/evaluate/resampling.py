@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.errors import InputError
-from vgtok.evaluate.detections import Detections, GroundTruth
+from vgtok.evaluate.detections import Detections, GroundTruth, members_by_image
 from vgtok.evaluate.evaluation import Scored
-from vgtok.evaluate.protocols import EVERYTHING, Protocol
+from vgtok.evaluate.protocols import EVERYTHING, ScoringRules
 from vgtok.evaluate.scoring import THRESHOLDS
 from vgtok.overlap import corners, intersections, iou_xywh
 
@@ -19,26 +19,26 @@ RUNS = 3
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and sample standard deviation of the runs of one cell."""
+    """Return mean and sample standard deviation of the runs of one cell."""
     if len(values) < 2:
         raise InputError(f"seeds: a deviation needs two runs or more, got {len(values)}")
     return float(np.mean(values)), float(np.std(values, ddof=1))
 
 
 def pooled_deviation(deviations: Sequence[float]) -> float:
-    """Within-cell deviation over cells of equally many runs: the root of their mean variance."""
+    """Return the within-cell deviation over cells of equally many runs: the root of their mean variance."""
     if not len(deviations):
         raise InputError("seeds: there are no cells to pool")
     return float(np.sqrt(np.mean(np.square(deviations))))
 
 
 def standard_error_of_difference(deviation: float, runs: int = RUNS) -> float:
-    """Standard error of the difference of two means of `runs` runs each."""
+    """Return the standard error of the difference of two means of `runs` runs each."""
     return deviation * math.sqrt(2 / runs)
 
 
 def seed_floor(deviation: float, runs: int = RUNS) -> float:
-    """The smallest difference worth arguing for: twice its standard error."""
+    """Return the smallest significant difference: twice its standard error."""
     return 2 * standard_error_of_difference(deviation, runs)
 
 
@@ -51,8 +51,8 @@ _FAR = min(THRESHOLDS)
 class Verdicts:
     """One class in one range of areas.
 
-    `state` (10 IoUs, D) says of each detection, best first, whether it is wrong, right or counts neither way; `image`
-    (D,) is the image it lies in, `positives` (I,) the scored boxes of each image.
+    `state` (10 IoUs, D) is wrong, right or neutral for each detection, best first; `image` (D,) is the image of
+    each, `positives` (I,) the scored boxes of each image.
     """
 
     state: NDArray[np.int8]
@@ -61,14 +61,16 @@ class Verdicts:
 
 
 def draws(images: int, resamples: int, seed: int = 0) -> NDArray[np.int64]:
-    """How often each image is drawn in each resample: (resamples, images), every row adding up to `images`."""
+    """Return how often each image is drawn in each resample: (resamples, images), each row sums to `images`."""
     return np.random.default_rng(seed).multinomial(images, np.full(images, 1 / images), size=resamples)
 
 
-def resampled_metrics(scored: Scored, protocol: Protocol, counts: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
-    """AP, AP50, AP75 and the protocol's bands in points, (R,) each, for (R, images) draws; NaN where there is no box.
+def resampled_metrics(
+    scored: Scored, protocol: ScoringRules, counts: NDArray[np.int64]
+) -> dict[str, NDArray[np.float64]]:
+    """Return AP, AP50, AP75 and the protocol's bands in points, (R,) each, for (R, images) draws; NaN without boxes.
 
-    `scored` is what `apply_protocol` left: detections capped, and ordered by image, class and falling score.
+    `scored` comes from `apply_protocol`: detections capped, and ordered by image, class and descending score.
     """
     at_75 = int(np.argmin(np.abs(THRESHOLDS - 0.75)))
     parts: dict[str, NDArray[np.float64]] = {}
@@ -82,7 +84,7 @@ def resampled_metrics(scored: Scored, protocol: Protocol, counts: NDArray[np.int
 
 
 def interval(samples: NDArray[np.float64], share: float = 0.95) -> tuple[float, float]:
-    """The middle `share` of resampled values, those that do not exist left out."""
+    """Return the bounds of the middle `share` of resampled values, without NaN."""
     known = samples[np.isfinite(samples)]
     if not len(known):
         return float("nan"), float("nan")
@@ -91,7 +93,7 @@ def interval(samples: NDArray[np.float64], share: float = 0.95) -> tuple[float, 
 
 
 def verdicts(scored: Scored, bounds: tuple[float, float]) -> Iterator[Verdicts]:
-    """What became of every detection, class by class, by the rules of COCO."""
+    """Yield the verdict on every detection, class by class, by the rules of COCO."""
     truth, detections = scored.truth, scored.detections
     images = len(truth.image_ids)
     ignored = truth.crowd | (truth.areas < bounds[0]) | (truth.areas > bounds[1])
@@ -100,10 +102,10 @@ def verdicts(scored: Scored, bounds: tuple[float, float]) -> Iterator[Verdicts]:
     for label in range(len(truth.names)):
         members = np.flatnonzero(detections.labels == label)
         boxes = np.flatnonzero(truth.labels == label)
-        # What finds nothing is wrong, unless its own size is none of the range's.
+        # An unmatched detection is wrong, or neutral if its own size is outside the range.
         state = np.where(outside[members], _NEUTRAL, _WRONG).astype(np.int8)[None].repeat(len(THRESHOLDS), axis=0)
-        places = _by_image(detections.image[members], images)
-        for index, own in enumerate(_by_image(truth.image[boxes], images)):
+        places = members_by_image(detections.image[members], images)
+        for index, own in enumerate(members_by_image(truth.image[boxes], images)):
             if len(own) and len(places[index]):
                 _match(truth, boxes[own], ignored, detections, members, places[index], state)
         order = np.argsort(-detections.scores[members], kind="stable")
@@ -121,7 +123,7 @@ def _match(
     state: NDArray[np.int8],
 ) -> None:
     """Pair the detections of one image and class, best first, at all thresholds; writes their columns of `state`."""
-    # Scored boxes first: a detection takes an ignored one only where no other is left.
+    # Scored boxes first: a detection matches an ignored one only if no other is left.
     boxes = boxes[np.argsort(ignored[boxes], kind="stable")]
     crowd, skipped = truth.crowd[boxes], ignored[boxes]
     overlap = iou_xywh(detections.boxes[members[places]], truth.boxes[boxes])
@@ -142,13 +144,13 @@ def _match(
 
 
 def _inside(detections: NDArray[np.float64], crowds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(N, M) share of each detection inside each crowd, both x y width height."""
+    """Return the (N, M) share of each detection inside each crowd, both x y width height."""
     areas = np.prod(detections[:, 2:], axis=1)[:, None]
     return np.asarray(intersections(corners(detections), corners(crowds)) / np.maximum(areas, 1e-12))
 
 
 def _average_precision(verdict: Verdicts, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(10 IoUs, R) average precision of one class in each resample; NaN where it has no scored box."""
+    """Return the (10 IoUs, R) average precision of one class in each resample; NaN without scored boxes."""
     totals = counts @ verdict.positives
     result = np.zeros((len(THRESHOLDS), len(counts)))
     for step, state in enumerate(verdict.state):
@@ -161,7 +163,7 @@ def _average_precision(verdict: Verdicts, counts: NDArray[np.int64]) -> NDArray[
         found = weights[:, right].cumsum(axis=1)
         precision = found / np.maximum(weights.cumsum(axis=1)[:, right], 1)
         envelope = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
-        # Of the 101 recalls each right detection is the first to reach so many; the first of them reaches 0 too.
+        # How many of the 101 recalls each right detection is the first to reach; the first one also reaches 0.
         reached = np.searchsorted(RECALLS, found / np.maximum(totals, 1)[:, None], side="right")
         gained = np.diff(reached, axis=1, prepend=0)
         result[step] = (envelope * gained).sum(axis=1) / len(RECALLS)
@@ -170,14 +172,8 @@ def _average_precision(verdict: Verdicts, counts: NDArray[np.int64]) -> NDArray[
 
 
 def _mean(precision: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(classes, IoUs, R) to (R,) points, over the classes there are."""
+    """Return the mean of (classes, IoUs, R) as (R,) points, over the classes with boxes."""
     known = np.isfinite(precision)
     count = known.sum(axis=(0, 1))
     total = np.where(known, precision, 0.0).sum(axis=(0, 1))
     return np.where(count > 0, 100 * total / np.maximum(count, 1), np.nan)
-
-
-def _by_image(image: NDArray[np.int64], images: int) -> list[NDArray[np.int64]]:
-    """Places of each image's entries, in the order they have."""
-    order = np.argsort(image, kind="stable")
-    return np.split(order, np.searchsorted(image[order], np.arange(1, images)))

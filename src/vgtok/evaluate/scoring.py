@@ -1,7 +1,7 @@
 """Precision at every recall, IoU, class and size band, by faster-coco-eval.
 
-Classes are handed over one at a time: COCO never matches across classes, and the tool's Python objects for millions of
-detections then never exist at once.
+Classes are evaluated one at a time: COCO never matches across classes, and so the tool's Python objects for millions
+of detections never exist at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from vgtok.evaluate.detections import Detections, GroundTruth
 from vgtok.evaluate.protocols import EVERYTHING
 
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
-"""The IoU thresholds AP is the mean over."""
+"""The IoU thresholds that AP is averaged over."""
 
 
 @dataclass(frozen=True)
 class Matches:
-    """What became of boxes and detections at one IoU threshold.
+    """Matches of boxes and detections at one IoU threshold.
 
-    `found` (boxes,) and `correct` (detections,) mark the pairs made; `neutral` (detections,) those a crowd took in.
+    `found` (boxes,) and `correct` (detections,) mark matched pairs, `neutral` (detections,) matches with a crowd.
     """
 
     found: NDArray[np.bool_]
@@ -34,11 +34,11 @@ class Matches:
 def precision_curves(
     truth: GroundTruth, detections: Detections, ranges: Sequence[tuple[float, float]], cap: int
 ) -> NDArray[np.float64]:
-    """Precision (10 IoUs, 101 recalls, classes, ranges); -1 where a class has no box in a range."""
+    """Return precision (10 IoUs, 101 recalls, classes, ranges); -1 where a class has no box in a range."""
     curves = np.full((len(THRESHOLDS), 101, len(truth.names), len(ranges)), -1.0)
     for label in range(len(truth.names)):
         boxes = np.flatnonzero(truth.labels == label)
-        # Without a scored box there is no AP, whatever was detected.
+        # Without scored boxes there is no AP.
         if not truth.crowd[boxes].all():
             curves[:, :, label] = _class_curves(
                 truth, boxes, detections.take(detections.labels == label), ranges, cap, THRESHOLDS
@@ -47,7 +47,7 @@ def precision_curves(
 
 
 def matches(truth: GroundTruth, detections: Detections, cap: int, threshold: float) -> Matches:
-    """Pair detections with boxes at one IoU threshold, as the evaluator does."""
+    """Match detections with boxes at one IoU threshold, as the evaluator does."""
     found = np.zeros(len(truth.boxes), dtype=np.bool_)
     correct, neutral = np.zeros((2, len(detections)), dtype=np.bool_)
     for label in range(len(truth.names)):
@@ -72,7 +72,7 @@ def _class_curves(
     cap: int,
     thresholds: NDArray[np.float64],
 ) -> Mapping[str, Any]:
-    """Run the evaluator on one class over the images that hold any of it."""
+    """Run the evaluator on one class, over the images that have boxes or detections of it."""
     try:
         from faster_coco_eval import COCO, COCOeval_faster
     except ImportError:
@@ -107,7 +107,7 @@ def _class_curves(
 def _entries(
     identities: NDArray[np.int64], boxes: NDArray[np.float64], areas: NDArray[np.float64]
 ) -> list[dict[str, Any]]:
-    """Annotation objects, numbered from 1: the evaluator reads 0 as 'unmatched'."""
+    """Return annotation objects, numbered from 1: to the evaluator 0 means 'unmatched'."""
     return [
         {"id": number, "image_id": identity, "category_id": 1, "bbox": box, "area": area, "iscrowd": 0}
         for number, (identity, box, area) in enumerate(
@@ -117,4 +117,4 @@ def _entries(
 
 
 def _silent(*_: object) -> None:
-    """The evaluator reports its progress in prose; the verbs have a bar."""
+    """Discard what the evaluator prints."""

@@ -1,4 +1,4 @@
-"""Who may talk to the server: hosts, origins, tokens, and how long a connection may take."""
+"""Access to the server: allowed hosts and origins, the token, and limits on connections."""
 
 import asyncio
 import hashlib
@@ -19,14 +19,14 @@ from vgtok.serve.limits import RefusedError
 
 COOKIE = "vgtok_serve"
 LEAST_TOKEN = 16
-"""Characters of a token: one that is shorter could be guessed."""
+"""Minimum length of a token: a shorter one could be guessed."""
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
 class Access:
-    """The names a server goes by, those whose pages may use it too, and the token it asks for."""
+    """The names of a server, further hosts whose pages may use it, and its token."""
 
     names: frozenset[str] = frozenset(_LOOPBACK)
     guests: frozenset[str] = frozenset()
@@ -40,15 +40,13 @@ class Access:
             )
 
     def check_names(self, headers: Headers) -> None:
-        """Refuse a request that was meant for another host, or comes from another host's page."""
+        """Refuse a request that is meant for another host, or comes from a page of another host."""
         host = headers.get("host", "")
         for asked in filter(None, (host, headers.get("x-forwarded-host"))):
             if not self._goes_by(_hostname(asked)):
-                raise RefusedError(
-                    403, "host: this server does not go by the name the request gives; see vgtok serve --allowed-host"
-                )
+                raise RefusedError(403, "host: not a name of this server; see vgtok serve --allowed-host")
         if not host:
-            raise RefusedError(403, "host: the request names none")
+            raise RefusedError(403, "host: the request has no Host header")
         origin = headers.get("origin")
         if origin is None:
             return
@@ -57,7 +55,7 @@ class Access:
             raise RefusedError(403, "origin: pages of other hosts may not use this server")
 
     def check_token(self, headers: Headers) -> None:
-        """Refuse a request without the token, if there is one, in its header or its cookie."""
+        """Refuse a request without the token in its header or its cookie, if the server has one."""
         if self.token is None:
             return
         kind, _, given = headers.get("authorization", "").partition(" ")
@@ -73,12 +71,12 @@ class Access:
             )
 
     def is_token(self, given: str) -> bool:
-        """Whether this is the token, in a time that says nothing about it."""
+        """Return whether this is the token, in constant time."""
         return self.token is not None and _equal(given, self.token)
 
     @property
     def cookie_value(self) -> str:
-        """What a browser keeps instead of the token: it goes to every port of this host."""
+        """What a browser stores instead of the token: cookies are sent to every port of a host."""
         return hashlib.sha256(f"{COOKIE}:{self.token}".encode()).hexdigest()
 
     def _goes_by(self, name: str | None) -> bool:
@@ -88,9 +86,9 @@ class Access:
 
 
 def access_at(host: str, allowed: Iterable[str] = (), token: str | None = None) -> Access:
-    """Access to a server listening at `host`, which may also be called by the `allowed` names.
+    """Return the access to a server that listens at `host` and may also be called by the `allowed` names.
 
-    Listening everywhere, it may be called by any of its addresses: only names can be bound to other machines.
+    A server that listens on all interfaces may be called by any IP address: only names can be rebound.
     """
     guests = frozenset(_checked(name) for name in allowed)
     everywhere = host in ("", "0.0.0.0", "::") or (_is_address(host) and ip_address(host).is_unspecified)
@@ -105,7 +103,7 @@ def _checked(name: str) -> str:
 
 
 def _hostname(netloc: str) -> str | None:
-    """The name in `name:port`, as names are compared."""
+    """Return the name in `name:port`, in the form names are compared in."""
     try:
         parts = urlsplit(f"//{netloc}")
         found, _ = parts.hostname, parts.port
@@ -139,12 +137,12 @@ MOST_CONNECTIONS = 256
 
 
 class BoundedProtocol(H11Protocol):
-    """HTTP/1.1 on one connection."""
+    """HTTP/1.1 with limits on the number of connections and the time for a request head."""
 
     _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection; beyond the most there may be, one that has not asked for anything makes room."""
+        """Accept a connection; above the limit, close one that waits for a request head."""
         super().connection_made(transport)
         if len(self.connections) > MOST_CONNECTIONS:
             others = [other for other in self.connections if isinstance(other, BoundedProtocol) and other is not self]
@@ -153,17 +151,17 @@ class BoundedProtocol(H11Protocol):
         self._wait_for_a_head()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; once a head is whole its time is no longer counted."""
+        """Read data; once a head is complete its timer stops."""
         super().data_received(data)
         self._wait_for_a_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of the clock as well."""
+        """Stop the timer."""
         self._stop_waiting()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """The next head has its own time."""
+        """Restart the timer for the next head."""
         super().on_response_complete()
         self._wait_for_a_head()
 

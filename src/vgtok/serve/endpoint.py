@@ -1,8 +1,9 @@
 """The HTTP endpoint: an image file as the body of a POST in, JSON out; errors are JSON with one sentence.
 
-The schema of every answer is that of the dataclasses in `vgtok.serve.service`, served at /api/openapi.json.
+Answers follow the dataclasses of `vgtok.serve.service`; their schema is served at /api/openapi.json.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -11,34 +12,32 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from vgtok.errors import InputError
-from vgtok.serve.limits import Body, Intake, Limits, RefusedError, Turns
-from vgtok.serve.service import Answer, Reading, Service, Settings
+from vgtok.serve.limits import Body, Intake, Limits, RefusedError, WorkQueue
+from vgtok.serve.service import Answer, DrawableAnswer, Service, Settings
 
 DEFAULT_NAME = "frame"
 HEALTH = "/health"
-"""Where a service manager asks; the one route that needs no token."""
+"""Health check; the only route that needs no token."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no answer, in one sentence."""
+    """Error message of one sentence."""
 
     error: str
 
 
 @dataclass(frozen=True)
 class Health:
-    """That the server answers, and the model it does so with."""
+    """Status of the server and the name of its model."""
 
     status: str
     model: str | None
 
 
-Budget = Annotated[
-    float | None, Query(description="Share of the dense grid to keep, exactly; the model's own default if left out.")
-]
-Rank = Annotated[float, Query(description="Share of busy nodes the gate stops, from 0 (no gate) to below 1.")]
-Scorer = Annotated[str, Query(description="Score, e.g. tophat, fused, compact, lambda_min, entropy.")]
+Budget = Annotated[float | None, Query(description="Share of the dense grid to keep [default: the model's].")]
+Rank = Annotated[float, Query(description="Share of the busiest nodes the gate stops, from 0 (no gate) to below 1.")]
+Scorer = Annotated[str, Query(description="Scorer, e.g. tophat, fused, compact, lambda_min, entropy.")]
 Splitter = Annotated[str, Query(description="quadtree (16, 32, 64 px) or single_pass (16, 32 px).")]
 
 
@@ -48,25 +47,25 @@ def asked_settings(
     scorer: Scorer = Settings.scorer,
     splitter: Splitter = Settings.splitter,
 ) -> Settings:
-    """The parameters of every route that say how a frame is read."""
+    """Return the tokenizer settings of a request."""
     return Settings(budget, rank, scorer, splitter)
 
 
 Asked = Annotated[Settings, Depends(asked_settings)]
-Name = Annotated[str, Query(max_length=200, description="What the frame is called in the answer: its image_id.")]
-Pictures = Annotated[bool, Query(description="Put the pictures into the answer, base64 JPEG.")]
+Name = Annotated[str, Query(max_length=200, description="Name of the image in the answer: its image_id.")]
+Pictures = Annotated[bool, Query(description="Include the pictures in the answer, as base64 JPEG.")]
 Threshold = Annotated[
-    float | None, Query(ge=0, le=1, description="Detections below this score are left out; the server's own if absent.")
+    float | None, Query(ge=0, le=1, description="Minimum score of a detection [default: the server's].")
 ]
 
 _FAILURES: dict[int | str, dict[str, Any]] = {
-    400: {"model": Failure, "description": "A parameter or a damaged image."},
-    401: {"model": Failure, "description": "The server asks for a token."},
-    403: {"model": Failure, "description": "A foreign Host or Origin."},
+    400: {"model": Failure, "description": "Invalid parameter or damaged image."},
+    401: {"model": Failure, "description": "Missing or wrong token."},
+    403: {"model": Failure, "description": "Host or Origin not allowed."},
     408: {"model": Failure, "description": "The body did not arrive in time."},
-    413: {"model": Failure, "description": "More bytes or pixels than allowed."},
-    415: {"model": Failure, "description": "The body is no image file."},
-    500: {"model": Failure, "description": "The model failed on this frame."},
+    413: {"model": Failure, "description": "Too many bytes or pixels."},
+    415: {"model": Failure, "description": "The body is not an image file."},
+    500: {"model": Failure, "description": "The model failed on this image."},
     503: {"model": Failure, "description": "Busy, or no model is loaded."},
 }
 _BODY = {
@@ -77,9 +76,18 @@ _BODY = {
 }
 
 
-def api_router(service: Service, limits: Limits, intake: Intake, tokenizing: Turns, detecting: Turns) -> APIRouter:
-    """The routes under /api."""
+def api_router(
+    service: Service, limits: Limits, intake: Intake, tokenizing: WorkQueue, detecting: WorkQueue
+) -> APIRouter:
+    """Return the routes under /api."""
     router = APIRouter(prefix="/api", responses=_FAILURES)
+
+    async def respond(request: Request, queue: WorkQueue, work: Callable[[bytes], Answer]) -> Answer:
+        """Receive the body, then work on it when the queue has room."""
+        with intake.body("body", limits.max_bytes) as body:
+            data = await _received(request, body)
+            with queue.place():
+                return await queue.run(lambda: work(data))
 
     @router.post("/tokenize", openapi_extra=_BODY)
     async def tokenize(
@@ -88,15 +96,12 @@ def api_router(service: Service, limits: Limits, intake: Intake, tokenizing: Tur
         name: Name = DEFAULT_NAME,
         pictures: Pictures = False,
     ) -> Answer:
-        """Tokens of the image file in the body."""
+        """Return the tokens of the image file in the body."""
 
-        def work() -> Answer:
+        def work(data: bytes) -> Answer:
             return _finished(service.tokenize(limits.read(data, name), name, settings), pictures)
 
-        with intake.body("body", limits.max_bytes) as body:
-            data = await _received(request, body)
-            with tokenizing.place():
-                return await tokenizing.run(work)
+        return await respond(request, tokenizing, work)
 
     @router.post("/detect", openapi_extra=_BODY)
     async def detect(
@@ -106,44 +111,41 @@ def api_router(service: Service, limits: Limits, intake: Intake, tokenizing: Tur
         name: Name = DEFAULT_NAME,
         pictures: Pictures = False,
     ) -> Answer:
-        """Tokens and detections of the image file in the body."""
+        """Return the tokens and detections of the image file in the body."""
 
-        def work() -> Answer:
+        def work(data: bytes) -> Answer:
             return _finished(service.detect(limits.read(data, name), name, settings, score_threshold), pictures)
 
-        with intake.body("body", limits.max_bytes) as body:
-            data = await _received(request, body)
-            with detecting.place():
-                return await detecting.run(work)
+        return await respond(request, detecting, work)
 
     return router
 
 
 def health_router(service: Service) -> APIRouter:
-    """The route that says the server is up."""
+    """Return the health check."""
     router = APIRouter()
 
     @router.get(HEALTH)
     async def health() -> Health:
-        """Whether the server answers."""
+        """Return the status of the server."""
         return Health("ok", service.model)
 
     return router
 
 
 async def _received(request: Request, body: Body) -> bytes:
-    """The image file a request brings."""
+    """Return the image file in a request."""
     if request.headers.get("content-type", "").startswith("multipart/"):
         raise RefusedError(415, "body: send the image file itself as the body, not a form")
     return await body.whole(request.receive)
 
 
-def _finished(reading: Reading, pictures: bool) -> Answer:
-    return reading.with_pictures() if pictures else reading.answer
+def _finished(drawn: DrawableAnswer, pictures: bool) -> Answer:
+    return drawn.with_pictures() if pictures else drawn.answer
 
 
 def answer_errors(app: FastAPI) -> None:
-    """Turn everything a request can be refused for into a status and one sentence."""
+    """Answer every error of a request with a status and one sentence."""
 
     async def refused(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RefusedError)
@@ -158,7 +160,7 @@ def answer_errors(app: FastAPI) -> None:
         return failure(400, f"{first['loc'][-1]}: {first['msg'][0].lower()}{first['msg'][1:]}")
 
     async def broken(_: Request, __: Exception) -> JSONResponse:
-        return failure(500, "server: it failed on this request; its own log says why")
+        return failure(500, "server: the request failed; see the server log")
 
     app.add_exception_handler(Exception, broken)
     app.add_exception_handler(RefusedError, refused)
@@ -167,6 +169,6 @@ def answer_errors(app: FastAPI) -> None:
 
 
 def failure(status: int, sentence: str) -> JSONResponse:
-    """An error as every client gets it."""
+    """Return an error response."""
     headers = {503: {"Retry-After": "2"}, 401: {"WWW-Authenticate": "Bearer"}}.get(status)
     return JSONResponse({"error": sentence}, status, headers)

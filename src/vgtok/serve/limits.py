@@ -1,4 +1,4 @@
-"""What the server takes at once: pixels, bytes, time and requests."""
+"""Limits of the server: pixels, bytes, time and concurrent requests."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -17,7 +17,7 @@ from vgtok.tokenize.decode import check_memory, open_picture, picture_pixels
 
 
 class RefusedError(VGTokError):
-    """A request that gets no answer: one sentence for the user and the HTTP status it goes with."""
+    """A refused request: one sentence for the user and the HTTP status."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -26,7 +26,7 @@ class RefusedError(VGTokError):
 
 @dataclass(frozen=True)
 class Limits:
-    """The most a single upload may bring."""
+    """Limits of a single upload."""
 
     megabytes: int = 64
     megapixels: int = 100
@@ -38,11 +38,11 @@ class Limits:
 
     @property
     def max_bytes(self) -> int:
-        """Bytes of an upload."""
+        """Largest upload in bytes."""
         return self.megabytes * 2**20
 
     def check_bytes(self, count: int, name: str) -> None:
-        """Refuse an upload that has, or says it has, more bytes than allowed."""
+        """Refuse an upload that has, or announces, too many bytes."""
         if count > self.max_bytes:
             raise RefusedError(413, f"{name}: larger than the {self.megabytes} MB allowed here")
 
@@ -70,11 +70,11 @@ class Limits:
 SECONDS_TO_SEND = 60
 SECONDS_OF_SILENCE = 10
 BODIES_AT_ONCE = 8
-"""Bodies of the largest size that may be held at once; of smaller ones there may be more."""
+"""Largest bodies held at once; there may be more of smaller ones."""
 
 
 class Intake:
-    """Counts the bytes of every body that is on its way or being worked on."""
+    """Counts the bytes of all bodies that are being received or processed."""
 
     def __init__(self, limits: Limits) -> None:
         self.room = BODIES_AT_ONCE * limits.max_bytes
@@ -82,7 +82,7 @@ class Intake:
 
     @contextmanager
     def body(self, name: str, most: int) -> Iterator["Body"]:
-        """A body of at most so many bytes; they count until the block ends."""
+        """Open a body of at most `most` bytes; they count until the block ends."""
         body = Body(self, name, most)
         try:
             yield body
@@ -92,7 +92,7 @@ class Intake:
 
 @dataclass(eq=False)
 class Body:
-    """One body; `name` is what it is called where it is refused."""
+    """One request body; `name` is its name in errors."""
 
     intake: Intake
     name: str
@@ -100,7 +100,7 @@ class Body:
     size: int = 0
 
     async def chunks(self, receive: Receive) -> AsyncGenerator[bytes, None]:
-        """Its parts as they come; refused as soon as it is too large, too slow or gone."""
+        """Yield the parts as they arrive; refuse a body that is too large, too slow or aborted."""
         clock = asyncio.get_running_loop()
         deadline = clock.time() + SECONDS_TO_SEND
         more = True
@@ -111,18 +111,18 @@ class Body:
             except TimeoutError:
                 raise RefusedError(
                     408,
-                    f"{self.name}: it did not arrive within {SECONDS_TO_SEND} s, or paused for {SECONDS_OF_SILENCE} s",
+                    f"{self.name}: did not arrive within {SECONDS_TO_SEND} s, or paused for {SECONDS_OF_SILENCE} s",
                 ) from None
             if message["type"] == "http.disconnect":
-                # Nobody reads this; left to itself it would end as a traceback in the log.
-                raise RefusedError(400, f"{self.name}: its sender left before it was whole")
+                # Nobody reads this; without it there would be a traceback in the log.
+                raise RefusedError(400, f"{self.name}: the client disconnected before it was complete")
             chunk = message.get("body", b"")
             self._count(len(chunk))
             yield chunk
             more = message.get("more_body", False)
 
     async def whole(self, receive: Receive) -> bytes:
-        """All of it."""
+        """Return the whole body."""
         data = bytearray()
         async for chunk in self.chunks(receive):
             data += chunk
@@ -135,14 +135,14 @@ class Body:
             shown = f"{self.most / 2**20:.0f} MB" if self.most >= 2**20 else f"{self.most / 2**10:.0f} kB"
             raise RefusedError(413, f"{self.name}: larger than the {shown} allowed here")
         if self.intake.held > self.intake.room:
-            raise RefusedError(503, "busy: too many uploads are on their way; try again in a moment")
+            raise RefusedError(503, "busy: too many uploads at once; try again in a moment")
 
 
 _Answer = TypeVar("_Answer")
 
 
-class Turns:
-    """Runs work in a thread, in order of arrival, for those who hold one of `places`."""
+class WorkQueue:
+    """Runs work in a thread, one at a time and in order, for requests that hold one of `places`."""
 
     def __init__(self, places: int) -> None:
         self.places = places
@@ -151,7 +151,7 @@ class Turns:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Hold a place while the block runs; refused at once where all are taken."""
+        """Hold a place while the block runs; refuse at once if all are taken."""
         if self._taken >= self.places:
             raise RefusedError(503, f"busy: {self._taken} requests are being answered; try again in a moment")
         self._taken += 1
@@ -161,6 +161,6 @@ class Turns:
             self._taken -= 1
 
     async def run(self, work: Callable[[], _Answer]) -> _Answer:
-        """The result of `work` once its turn has come."""
+        """Return the result of `work` when its turn comes."""
         async with self._running:
             return await to_thread.run_sync(work)

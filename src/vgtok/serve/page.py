@@ -1,8 +1,10 @@
-"""The page: its parts, what they show, and what happens when they are used."""
+"""The web page: its layout, its events, and the HTML of its figures; all text in it is escaped."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,21 +17,21 @@ from numpy.typing import NDArray
 from vgtok.data.synthetic import LAYOUTS, SceneConfig, render_scene
 from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import VGTokError
-from vgtok.serve import tiles
-from vgtok.serve.limits import Limits, RefusedError, Turns
-from vgtok.serve.service import Service, Settings
+from vgtok.serve.limits import Limits, RefusedError, WorkQueue
+from vgtok.serve.service import Answer, Service, Settings
 from vgtok.serve.uploads import Uploads
+from vgtok.show.overlay import COLORS
 from vgtok.tokenize.scores import SCORES
 
 SAMPLES = LAYOUTS
-"""Names of the samples."""
+"""Names of the rendered images on offer."""
 
 _SEED = 7
 
 
 @lru_cache(maxsize=len(SAMPLES))
 def sample(name: str, width: int, height: int) -> NDArray[np.uint8]:
-    """The sample of that name as (height, width, 3) uint8 RGB, read-only: every visitor gets the same array."""
+    """Return the rendered image of that name, (height, width, 3) uint8 RGB; read-only, as all visitors share it."""
     if name not in SAMPLES:
         raise RefusedError(400, f"sample: '{name}' is not one of {', '.join(SAMPLES)}")
     pixels = render_scene(_SEED, width, height, SceneConfig(layout=name)).pixels
@@ -37,75 +39,159 @@ def sample(name: str, width: int, height: int) -> NDArray[np.uint8]:
     return pixels
 
 
+def heading_html(model: str | None) -> str:
+    """Return the title, one line of instructions, and the name of the model."""
+    named = f"<span class='model'>{escape(model)}</span>" if model else "<span class='model'>tokens only</span>"
+    return (
+        f"<header><h1>VGTok</h1><p>Read an image with fewer tokens: fine where there is detail, coarse elsewhere. "
+        f"Upload an image, move the budget.</p>{named}</header>"
+    )
+
+
+def caption_html(text: str, about: str = "") -> str:
+    """Return the caption of a picture: its title, and what it was made from."""
+    return f"<p class='caption'>{escape(text)}<small>{escape(about)}</small></p>"
+
+
+def tokens_caption_html(answer: Answer) -> str:
+    """Return the caption of the tokens, with name and size of the image."""
+    return caption_html("Tokens", f"{answer.image.name}, {answer.image.width} x {answer.image.height}")
+
+
+def detections_caption_html(answer: Answer) -> str:
+    """Return the caption of the detections, with their number of tokens: it may lag behind a moving slider."""
+    return caption_html("Detections", f"from {answer.tokens.kept:,} tokens")
+
+
+def notice_html(sentence: str) -> str:
+    """Return an error message."""
+    return f"<p class='notice' role='alert'>{escape(sentence)}</p>"
+
+
+def hint_html(sentence: str) -> str:
+    """Return a note that is not an error."""
+    return f"<p class='hint'>{escape(sentence[:1].upper() + sentence[1:])}.</p>"
+
+
+def tokens_html(answer: Answer) -> str:
+    """Return the tokens kept, by size, and their cost."""
+    count = answer.tokens
+    figures = [
+        ("tokens kept", f"{count.kept:,}", f"of {count.dense:,}"),
+        ("share of dense", f"{count.share:.1%}", ""),
+    ]
+    if answer.gflops is not None:
+        figures.append(("GFLOPs", _three_digits(answer.gflops.used), f"of {_three_digits(answer.gflops.dense)} dense"))
+    figures.append(("tokenizer", f"{answer.ms.tokenizer:,.0f} ms", ""))
+    legend = "".join(
+        f"<span><i style='background:rgb{color}'></i>{size} px: <b>{count.sizes[str(size)]:,}</b></span>"
+        for size, color in COLORS.items()
+    )
+    return f"{_tiles_html(figures)}<p class='legend'>{legend}</p>"
+
+
+def detections_html(answer: Answer) -> str:
+    """Return the number of detections and the time of the model."""
+    assert answer.detections is not None
+    return _tiles_html(
+        [
+            ("objects", f"{len(answer.detections):,}", ""),
+            ("encoder", f"{answer.ms.encoder or 0:,.0f} ms", ""),
+            ("head", f"{answer.ms.head or 0:,.0f} ms", ""),
+        ]
+    )
+
+
+def _three_digits(value: float) -> str:
+    """Return a number with three significant digits, or a large one without decimals."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _tiles_html(figures: list[tuple[str, str, str]]) -> str:
+    cells = "".join(f"<dl><dt>{name}</dt><dd>{value}<small>{rest}</small></dd></dl>" for name, value, rest in figures)
+    return f"<div class='tiles'>{cells}</div>"
+
+
 LEAST_PER_CENT = {"quadtree": 7, "single_pass": 25}
-"""The least the budget slider goes to: what each splitter reaches, rounded up."""
+"""Minimum of the budget slider: what each splitter reaches, rounded up."""
 
 
 class Listeners:
-    """One method per side of the page; the values of all controls come in the order `_request` has them."""
+    """Event handlers, one per side of the page; the controls' values arrive in the order of `_request`."""
 
-    def __init__(self, service: Service, limits: Limits, uploads: Uploads, tokenizing: Turns, detecting: Turns) -> None:
+    def __init__(
+        self, service: Service, limits: Limits, uploads: Uploads, tokenizing: WorkQueue, detecting: WorkQueue
+    ) -> None:
         self.service, self.limits, self.uploads = service, limits, uploads
         self.tokenizing, self.detecting = tokenizing, detecting
 
     async def tokens(self, *controls: Any) -> tuple[Any, ...]:
-        """The one sentence where something is wrong, then caption, picture, tiles and file of the tokens."""
-        frame, settings = _request(*controls)
+        """Return the error message if any, then caption, picture, tiles and file of the tokens."""
+        source, settings = _request(*controls)
 
         def work() -> tuple[Any, ...]:
-            reading = self.service.tokenize(self._pixels(frame), frame.name, settings)
-            picture = self.uploads.keep(reading.tokens_picture(), f"{frame.stem}.tokens.jpg")
-            caption, figures = tiles.tokens_caption(reading.answer), tiles.tokens(reading.answer)
+            drawn = self.service.tokenize(self._pixels(source), source.name, settings)
+            picture = self.uploads.keep(drawn.tokens_picture(), f"{source.stem}.tokens.jpg")
+            caption, figures = tokens_caption_html(drawn.answer), tokens_html(drawn.answer)
             return gradio.HTML(visible=False), caption, picture, figures, _download(picture)
 
-        try:
-            with self.tokenizing.place():
-                return await self.tokenizing.run(work)
-        except VGTokError as error:
-            notice = gradio.HTML(tiles.notice(str(error)), visible=True)
-            return notice, tiles.caption("Tokens"), None, "", _download(None)
+        def failed(error: VGTokError) -> tuple[Any, ...]:
+            notice = gradio.HTML(notice_html(str(error)), visible=True)
+            return notice, caption_html("Tokens"), None, "", _download(None)
+
+        return await _run(self.tokenizing, work, failed)
 
     async def detections(self, *controls: Any) -> tuple[Any, ...]:
-        """Caption, picture and tiles of the detections, the picture's file and the COCO json."""
-        frame, settings = _request(*controls)
+        """Return caption, picture and tiles of the detections, the file of the picture and the COCO json."""
+        source, settings = _request(*controls)
 
         def work() -> tuple[Any, ...]:
-            reading = self.service.detect(self._pixels(frame), frame.name, settings)
-            picture = self.uploads.keep(reading.detections_picture(), f"{frame.stem}.detections.jpg")
-            rows = json.dumps([asdict(row) for row in reading.answer.detections or ()]).encode()
-            caption, figures = tiles.found_caption(reading.answer), tiles.found(reading.answer)
-            coco = self.uploads.keep(rows, f"{frame.stem}.json")
+            drawn = self.service.detect(self._pixels(source), source.name, settings)
+            picture = self.uploads.keep(drawn.detections_picture(), f"{source.stem}.detections.jpg")
+            rows = json.dumps([asdict(row) for row in drawn.answer.detections or ()]).encode()
+            caption, figures = detections_caption_html(drawn.answer), detections_html(drawn.answer)
+            coco = self.uploads.keep(rows, f"{source.stem}.json")
             return caption, picture, figures, _download(picture), _download(coco)
 
-        try:
-            with self.detecting.place():
-                return await self.detecting.run(work)
-        except VGTokError as error:
-            # What is wrong with the frame or the settings the other side says already.
+        def failed(error: VGTokError) -> tuple[Any, ...]:
+            # The tokens side already shows what is wrong with the image or the settings.
             own = isinstance(error, RefusedError) and error.status >= 500
-            sentence = tiles.notice(str(error)) if own else ""
-            return tiles.caption("Detections"), None, sentence, _download(None), _download(None)
+            sentence = notice_html(str(error)) if own else ""
+            return caption_html("Detections"), None, sentence, _download(None), _download(None)
 
-    def _pixels(self, frame: "_Frame") -> NDArray[np.uint8]:
-        """(H, W, 3) uint8 of the upload, else of the frame rendered to fill the canvas."""
-        if frame.path is None:
-            if frame.rendered is None:
-                raise RefusedError(400, "frame: drop one, or take a rendered one")
+        return await _run(self.detecting, work, failed)
+
+    def _pixels(self, source: "_ImageSource") -> NDArray[np.uint8]:
+        """Return (H, W, 3) uint8 pixels of the upload, else of the image rendered to fill the canvas."""
+        if source.path is None:
+            if source.rendered is None:
+                raise RefusedError(400, "image: upload one, or choose a rendered one")
             canvas = self.service.canvas
-            return sample(frame.rendered, *(DEFAULT_CANVAS if canvas == "native" else canvas))
-        # The guard has looked at it before; whatever way an event takes, no other file is ever opened.
-        if not self.uploads.holds(frame.path):
-            raise RefusedError(403, "frame: send the file itself; no other file is read, by path or by address")
+            return sample(source.rendered, *(DEFAULT_CANVAS if canvas == "native" else canvas))
+        # The middleware has checked it before; whatever way an event takes, no other file is ever opened.
+        if not self.uploads.holds(source.path):
+            raise RefusedError(403, "image: upload the file itself; no other file is read, by path or URL")
         try:
-            self.limits.check_bytes(Path(frame.path).stat().st_size, frame.name)
-            return self.limits.read(Path(frame.path).read_bytes(), frame.name)
+            self.limits.check_bytes(Path(source.path).stat().st_size, source.name)
+            return self.limits.read(Path(source.path).read_bytes(), source.name)
         except OSError:
-            raise RefusedError(400, f"{frame.name}: it was kept for an hour and is gone; drop it again") from None
+            raise RefusedError(400, f"{source.name}: upload expired (1 h); please upload it again") from None
+
+
+async def _run(
+    queue: WorkQueue, work: Callable[[], tuple[Any, ...]], failed: Callable[[VGTokError], tuple[Any, ...]]
+) -> tuple[Any, ...]:
+    """Return the result of `work` in the queue, or what `failed` shows instead."""
+    try:
+        with queue.place():
+            return await queue.run(work)
+    except VGTokError as error:
+        return failed(error)
 
 
 @dataclass(frozen=True)
-class _Frame:
-    """Where the pixels of one event come from: an upload, else a rendered frame."""
+class _ImageSource:
+    """Where the pixels of one event come from: an upload, else a rendered image."""
 
     path: str | None
     rendered: str | None
@@ -121,16 +207,16 @@ class _Frame:
 
 def _request(
     path: str | None, rendered: str | None, per_cent: float | None, rank: float | None, scorer: str, splitter: str
-) -> tuple[_Frame, Settings]:
-    """What the controls ask for; a number that was wiped out to be typed anew counts as the default until it is."""
-    # The slider follows the splitter, but an event may come in before it has.
+) -> tuple[_ImageSource, Settings]:
+    """Return what the controls ask for; an empty number field counts as the default."""
+    # The slider follows the splitter, but an event may arrive before it has.
     budget = Settings.budget if per_cent is None else max(per_cent, LEAST_PER_CENT[splitter]) / 100
     settings = Settings(budget, Settings.rank if rank is None else rank, scorer, splitter)
-    return _Frame(path, rendered), settings
+    return _ImageSource(path, rendered), settings
 
 
 def _download(path: str | None) -> Any:
-    """A download button with its file, or greyed out."""
+    """Return a download button with its file, or disabled."""
     return gradio.DownloadButton(value=path, interactive=path is not None)
 
 
@@ -138,9 +224,9 @@ _FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", 
 
 
 def mount_page(
-    app: FastAPI, service: Service, limits: Limits, uploads: Uploads, tokenizing: Turns, detecting: Turns
+    app: FastAPI, service: Service, limits: Limits, uploads: Uploads, tokenizing: WorkQueue, detecting: WorkQueue
 ) -> None:
-    """Put the page at / of an application."""
+    """Mount the page at / of an application."""
     theme = gradio.themes.Base(
         primary_hue="indigo", neutral_hue="slate", font=_FONTS, font_mono=["ui-monospace", "Consolas", "monospace"]
     )
@@ -161,21 +247,21 @@ def mount_page(
 
 
 def build_page(
-    service: Service, limits: Limits, uploads: Uploads, tokenizing: Turns, detecting: Turns
+    service: Service, limits: Limits, uploads: Uploads, tokenizing: WorkQueue, detecting: WorkQueue
 ) -> gradio.Blocks:
-    """Layout and events."""
+    """Build the layout and connect its events."""
     listeners = Listeners(service, limits, uploads, tokenizing, detecting)
     page = gradio.Blocks(title="VGTok", analytics_enabled=False, fill_width=True)
-    # Else the framework takes it for a page under construction, and reads any file an event names.
+    # Otherwise the framework takes it for a page under construction, and reads any file an event names.
     page.has_launched = True
     with page:
-        gradio.HTML(tiles.heading(service.model))
+        gradio.HTML(heading_html(service.model))
         with gradio.Row():
             with gradio.Column(scale=0, min_width=270):
                 frame = gradio.File(visible="hidden", elem_id="frame")
-                upload = gradio.File(label="Your frame", height=128, elem_id="upload")
-                rendered = gradio.Radio(list(SAMPLES), value=SAMPLES[0], label="or take a rendered one")
-                # One range for both splitters: the framework fails on a value that is on its way when a range changes.
+                upload = gradio.File(label="Your image", height=128, elem_id="upload")
+                rendered = gradio.Radio(list(SAMPLES), value=SAMPLES[0], label="or choose a rendered one")
+                # One range for both splitters: the framework fails on a value in transit when a range changes.
                 least, wanted = min(LEAST_PER_CENT.values()), 100 * service.budget
                 budget = gradio.Slider(
                     least, 100, wanted, step=1, label="Token budget, %", buttons=[], elem_id="budget"
@@ -189,7 +275,7 @@ def build_page(
                 notice = gradio.HTML(visible=False, elem_id="notice", padding=False)
                 with gradio.Row():
                     with gradio.Column(min_width=300):
-                        tokens_caption = gradio.HTML(tiles.caption("Tokens"), padding=False, elem_id="tokens-caption")
+                        tokens_caption = gradio.HTML(caption_html("Tokens"), padding=False, elem_id="tokens-caption")
                         tokens_picture = _picture("Tokens")
                         tokens_tiles = gradio.HTML(elem_id="tokens", padding=False)
                         tokens_file = gradio.DownloadButton("Download picture", size="sm", elem_id="tokens-file")
@@ -208,8 +294,8 @@ def build_page(
         listen(listeners.tokens, outputs=shown, show_progress="hidden")
         if found:
             listen(listeners.detections, outputs=found, show_progress="minimal", show_progress_on=found[1])
-        # A frame comes from one place at a time: choosing the one lets the other go. What is dropped moves on to a
-        # place out of sight, so that the next one can be dropped.
+        # An image comes from one source at a time: choosing one clears the other. An upload moves to a hidden field,
+        # so that the next one can be dropped.
         upload.upload(None, js="(file) => [file, null, null]", inputs=upload, outputs=[frame, upload, rendered])
         rendered.input(None, js="() => null", outputs=frame)
         gradio.on(
@@ -221,16 +307,16 @@ def build_page(
             trigger_mode="always_last",
             api_visibility="private",
         )
-    # The bounded queue is `Turns`, shared with the endpoint; this one only holds what is on its way there.
+    # The bounded queue is `WorkQueue`, shared with the endpoint; this one only holds events on their way there.
     page.queue(max_size=4 * (tokenizing.places + detecting.places), api_open=False)
     return page
 
 
 def _detections(service: Service) -> list[Any]:
-    """The right side: caption, picture, tiles and two files to fetch; without a model one sentence and none of them."""
-    caption = gradio.HTML(tiles.caption("Detections"), padding=False, elem_id="found-caption")
+    """Build the right side: caption, picture, tiles and two downloads; without a model only a note."""
+    caption = gradio.HTML(caption_html("Detections"), padding=False, elem_id="found-caption")
     if service.detector is None:
-        gradio.HTML(tiles.hint(service.without), padding=False, elem_id="found")
+        gradio.HTML(hint_html(service.without), padding=False, elem_id="found")
         return []
     picture = _picture("Detections")
     figures = gradio.HTML(elem_id="found", padding=False)
@@ -247,8 +333,8 @@ def _picture(label: str) -> gradio.Image:
 
 
 def _fitted(splitter: str, per_cent: float | None) -> tuple[Any, Any]:
-    """The sliders as far as a splitter has use for them."""
+    """Return the sliders within the range of a splitter."""
     least = LEAST_PER_CENT[splitter]
-    # Its value is left alone where it may stay: it can have moved on since.
+    # A valid value is left alone: it may have changed since.
     budget = gradio.skip() if per_cent is None or per_cent >= least else least
     return budget, gradio.Slider(interactive=splitter == "quadtree")

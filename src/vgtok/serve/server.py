@@ -1,4 +1,4 @@
-"""The application and the server that runs it: a service and its limits in, a listening address out."""
+"""The application and its server: a service and its limits in, a listening address out."""
 
 import os
 import socket
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 DEFAULT_LIMITS = Limits()
 DEFAULT_PLACES = 32
-"""Requests of each kind that may be inside at once, the running one included."""
+"""Maximum queued requests per endpoint, including the running one."""
 
 _QUIET = {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1"}
-"""What keeps the page's framework from reporting home; read when it is imported."""
+"""Disables telemetry of the page's framework; read when it is imported."""
 
 
 @contextmanager
@@ -40,9 +40,9 @@ def listening(
     allowed_hosts: Sequence[str] = (),
     token: str | None = None,
 ) -> Iterator[str]:
-    """Serve page and endpoint while the block runs; gives the address. Port 0 takes a free one.
+    """Serve page and endpoint while the block runs, and yield the address. Port 0 selects a free one.
 
-    Requests must call the server by its host, by localhost or by one of `allowed_hosts`, and bring the token if any.
+    Requests must name the host, localhost or one of `allowed_hosts`, and carry the token if there is one.
     """
     os.environ.update(_QUIET)
     try:
@@ -55,7 +55,7 @@ def listening(
     access = access_at(host, allowed_hosts, token)
     with _listener(host, port) as listener, _framework_folder(limits) as uploads:
         app = create_app(service, limits, places, access, uploads)
-        # A page keeps its connection open for news, so a stopping server would wait for every visitor to leave.
+        # Pages keep their connections open, so a stopping server would wait for every visitor to leave.
         config = uvicorn.Config(app, http=BoundedProtocol, log_level="warning", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="vgtok-serve", daemon=True)
@@ -63,7 +63,7 @@ def listening(
         while not server.started and thread.is_alive():
             time.sleep(0.02)
         if not server.started:
-            raise VGTokError("serve: the server could not start; what it printed above says why")
+            raise VGTokError("serve: the server could not start; see its messages above")
         try:
             yield _address(listener)
         finally:
@@ -72,18 +72,18 @@ def listening(
 
 
 def create_app(service: Service, limits: Limits, places: int, access: "Access", uploads: Uploads) -> "ASGIApp":
-    """The page at / and the endpoint under /api, one application."""
+    """Return one application with the page at / and the endpoint under /api."""
     from fastapi import FastAPI
 
     from vgtok.serve.endpoint import answer_errors, api_router, health_router
-    from vgtok.serve.guard import Guard
-    from vgtok.serve.limits import Intake, Turns
+    from vgtok.serve.limits import Intake, WorkQueue
+    from vgtok.serve.middleware import Guard
     from vgtok.serve.page import mount_page
     from vgtok.serve.uploads import upload_router
 
-    # The framework's documentation pages load scripts from elsewhere; the schema itself does not.
+    # The framework's documentation pages load scripts from other hosts; the schema does not.
     app = FastAPI(title="VGTok", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json")
-    intake, tokenizing, detecting = Intake(limits), Turns(places), Turns(places)
+    intake, tokenizing, detecting = Intake(limits), WorkQueue(places), WorkQueue(places)
     answer_errors(app)
     app.include_router(api_router(service, limits, intake, tokenizing, detecting))
     app.include_router(health_router(service))
@@ -94,7 +94,7 @@ def create_app(service: Service, limits: Limits, places: int, access: "Access", 
 
 @contextmanager
 def _listener(host: str, port: int) -> Iterator[socket.socket]:
-    """A bound socket, so that a taken port is one line and a free one is known before anything starts."""
+    """Provide a bound socket, so that a used port is one error line and a free one is known before the start."""
     with ExitStack() as opened:
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -108,7 +108,7 @@ def _listener(host: str, port: int) -> Iterator[socket.socket]:
 
 @contextmanager
 def _framework_folder(limits: Limits) -> Iterator[Uploads]:
-    """The upload folder, which is also where the page's framework keeps its own files."""
+    """Provide the upload folder, where the page's framework also keeps its files."""
     before = os.environ.get("GRADIO_TEMP_DIR")
     with upload_folder(QUOTA_UPLOADS * limits.max_bytes) as uploads:
         os.environ["GRADIO_TEMP_DIR"] = str(uploads.folder)
@@ -122,7 +122,7 @@ def _framework_folder(limits: Limits) -> Iterator[Uploads]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server that listens at the address `host`."""
+    """Return whether a server at the address `host` can only be reached from this machine."""
     return ip_address(host).is_loopback
 
 

@@ -1,4 +1,4 @@
-"""Answer one request: settings and pixels in, detections, counts and pictures out."""
+"""Answer one request: pixels and settings in, tokens, detections, costs and pictures out."""
 
 import base64
 import io
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS
+from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.serve.limits import RefusedError
 from vgtok.tokenize.canvas import Canvas, CanvasSize, fit_canvas
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a frame is read: the controls of the page and the parameters of the endpoint.
+    """Tokenizer settings: the controls of the page and the parameters of the endpoint.
 
-    Without a `budget` a frame is read at the model's own.
+    `budget` defaults to that of the model.
     """
 
     budget: float | None = None
@@ -34,7 +34,7 @@ class Settings:
     splitter: str = "quadtree"
 
     def tokenizer(self, canvas: CanvasSize) -> Tokenizer:
-        """The tokenizer of these settings; InputError names the one that cannot be."""
+        """Return the tokenizer of these settings; raise `InputError` that names an invalid one."""
         return Tokenizer(
             budget=self.budget,
             rank=self.rank,
@@ -46,7 +46,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Picture:
-    """The frame as it was sent."""
+    """Name and size of the image in the request."""
 
     name: str
     width: int
@@ -55,7 +55,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class TokenCount:
-    """Tokens kept, those of the dense 16-px grid, their ratio, and how many there are of each side in pixels."""
+    """Tokens kept, tokens of the dense 16-px grid, their ratio, and the count per token size in pixels."""
 
     kept: int
     dense: int
@@ -65,7 +65,7 @@ class TokenCount:
 
 @dataclass(frozen=True)
 class Gflops:
-    """Cost of this frame from pixels to boxes at these tokens, and with the dense grid, in 10^9 FLOPs."""
+    """Cost from pixels to boxes with these tokens and with the dense grid, in 10^9 FLOPs."""
 
     used: float
     dense: float
@@ -90,7 +90,7 @@ class Category:
 
 @dataclass(frozen=True)
 class Detection:
-    """A row of a COCO results file; `bbox` is x, y, width, height in pixels of the frame as it was sent."""
+    """A row of a COCO results file; `bbox` is x, y, width, height in pixels of the image in the request."""
 
     image_id: str
     category_id: int
@@ -100,7 +100,7 @@ class Detection:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the endpoint sends back; `pictures` are base64 JPEG files by name where they were asked for."""
+    """Response of the endpoint; `pictures` are base64 JPEG files by name, if requested."""
 
     image: Picture
     model: str | None
@@ -114,8 +114,8 @@ class Answer:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
-    """An answer with what its pictures are drawn from: the canvas, its tokens, and the detections where there are."""
+class DrawableAnswer:
+    """An answer with what its pictures are drawn from: canvas, tokens, and detections if any."""
 
     answer: Answer
     canvas: Canvas
@@ -123,13 +123,13 @@ class Reading:
     result: "Result | None" = None
 
     def tokens_picture(self) -> bytes:
-        """The tokens over the canvas, a JPEG file."""
-        # Drawn at the canvas's size, however large the frame: a screen shows no more.
+        """Return the tokens over the canvas, as JPEG."""
+        # Drawn at the size of the canvas, however large the image: a screen shows no more.
         on_canvas = replace(self.tokens, source_height=self.canvas.height, source_width=self.canvas.width)
         return _jpeg(on_canvas.overlay(self.canvas.image))
 
     def detections_picture(self) -> bytes:
-        """The detections over the canvas, a JPEG file."""
+        """Return the detections over the canvas, as JPEG."""
         from vgtok.show.overlay import draw_detections
 
         assert self.result is not None
@@ -138,7 +138,7 @@ class Reading:
         return _jpeg(draw_detections(self.canvas.image, width, found.boxes, found.labels, found.class_names))
 
     def with_pictures(self) -> Answer:
-        """The answer with its pictures inside."""
+        """Return the answer with its pictures."""
         pictures = {"tokens": self.tokens_picture()}
         if self.result is not None:
             pictures["detections"] = self.detections_picture()
@@ -148,7 +148,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Service:
-    """What every request is answered with: a detector under the name it was loaded by, or tokens only and why."""
+    """Answers requests: a detector and the name of its model, or tokens only and the reason."""
 
     detector: "Detector | None" = None
     model: str | None = None
@@ -157,41 +157,43 @@ class Service:
 
     @property
     def canvas(self) -> CanvasSize:
-        """The frame images are fitted into."""
+        """Size that images are fitted into."""
         return DEFAULT_CANVAS if self.detector is None else self.detector.canvas
 
     @property
     def budget(self) -> float:
-        """The share of tokens a frame is read at if a request names none."""
-        return DEFAULT_BUDGET if self.detector is None else self.detector.budget
+        """Default budget of a request."""
+        return 0.40 if self.detector is None else self.detector.budget
 
-    def tokenize(self, pixels: NDArray[np.uint8], name: str, settings: Settings) -> Reading:
-        """Tokens of an (H, W, 3) uint8 frame, and what a detector will cost on them."""
-        settings = self._settled(settings)
+    def tokenize(self, pixels: NDArray[np.uint8], name: str, settings: Settings) -> DrawableAnswer:
+        """Return the tokens of an (H, W, 3) uint8 image, and the cost of the detector on them."""
+        settings = self._with_budget(settings)
         tokenizer = settings.tokenizer(self.canvas)
         started = time.perf_counter()
         canvas = fit_canvas(pixels, tokenizer.canvas)
         tokens = tokenizer.partition(canvas)
         spent = 1000 * (time.perf_counter() - started)
-        return Reading(self._answer(pixels, name, settings, tokens, Milliseconds(round(spent, 2))), canvas, tokens)
+        return DrawableAnswer(
+            self._answer(pixels, name, settings, tokens, Milliseconds(round(spent, 2))), canvas, tokens
+        )
 
     def detect(
         self, pixels: NDArray[np.uint8], name: str, settings: Settings, score_threshold: float | None = None
-    ) -> Reading:
-        """Tokens and detections of an (H, W, 3) uint8 frame."""
+    ) -> DrawableAnswer:
+        """Return the tokens and detections of an (H, W, 3) uint8 image."""
         from vgtok.detect.result import default_category_ids
 
         if self.detector is None:
             raise RefusedError(503, f"model: {self.without}")
-        settings = self._settled(settings)
+        settings = self._with_budget(settings)
         tokenizer = settings.tokenizer(self.canvas)
         threshold = self.score_threshold if score_threshold is None else score_threshold
         try:
             result = self.detector(pixels, tokenizer=tokenizer, score_threshold=threshold)
-        # What one frame does to the model (memory, a kernel) says nothing about the next.
+        # A failure on one image (memory, a kernel) does not affect the next.
         except (RuntimeError, MemoryError) as error:
             reason = str(error).partition("\n")[0]
-            raise RefusedError(500, f"{name}: the model could not read this frame ({reason})") from None
+            raise RefusedError(500, f"{name}: the model failed on this image ({reason})") from None
         times = (round(spent, 2) for spent in (result.timings.tokenizer, result.timings.encoder, result.timings.head))
         categories = zip(default_category_ids(result.class_names), result.class_names, strict=True)
         answer = replace(
@@ -199,9 +201,9 @@ class Service:
             detections=[Detection(**row) for row in result.to_coco(name)],
             categories=[Category(*pair) for pair in categories],
         )
-        return Reading(answer, fit_canvas(pixels, self.canvas), result.tokens, result)
+        return DrawableAnswer(answer, fit_canvas(pixels, self.canvas), result.tokens, result)
 
-    def _settled(self, settings: Settings) -> Settings:
+    def _with_budget(self, settings: Settings) -> Settings:
         return replace(settings, budget=self.budget) if settings.budget is None else settings
 
     def _answer(
@@ -219,7 +221,7 @@ class Service:
 
 
 def count_gflops(detector: "Detector", tokens: Tokens) -> Gflops:
-    """Encoder, neck and the detector's own head over this partition, and over the dense grid of the same frame."""
+    """Return the cost of encoder, neck and head on this partition, and on the dense grid of the same canvas."""
     from vgtok.detect.model import detection_flops
     from vgtok.encode.flops import encoder_flops
 
@@ -233,6 +235,6 @@ def count_gflops(detector: "Detector", tokens: Tokens) -> Gflops:
 
 def _jpeg(picture: Image.Image) -> bytes:
     buffer = io.BytesIO()
-    # Full colour resolution: outlines are one pixel wide.
+    # Full color resolution: outlines are one pixel wide.
     picture.save(buffer, "JPEG", quality=88, subsampling=0)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Uploaded files: taken by one route, kept for an hour in one folder, deleted after."""
+"""Uploaded files: received by one route, kept for an hour in one folder, then deleted."""
 
 import hashlib
 import logging
@@ -25,7 +25,7 @@ from vgtok.serve.limits import Intake, Limits, RefusedError
 
 try:
     import fcntl
-except ImportError:  # Windows has no such locks; folders left behind stay there until its own cleaning.
+except ImportError:  # Windows has no such locks; left-over folders stay until the system deletes them.
     fcntl = None  # type: ignore[assignment]
 
 PREFIX = "vgtok-serve-"
@@ -33,11 +33,11 @@ MARKER = ".vgtok-serve.lock"
 SECONDS_KEPT = 3600
 SECONDS_BETWEEN_SWEEPS = 600
 QUOTA_UPLOADS = 16
-"""The quota, in uploads of the largest size."""
+"""Quota in uploads of the largest size."""
 
 
 class Uploads:
-    """The files of one server in `folder`, at most `quota` bytes of them."""
+    """The files of one server in `folder`, at most `quota` bytes."""
 
     def __init__(self, folder: Path, quota: int) -> None:
         self.folder, self.quota = folder.resolve(), quota
@@ -45,7 +45,7 @@ class Uploads:
         self._sweeping = threading.Lock()
 
     def holds(self, path: str) -> bool:
-        """Whether a path that a visitor names lies in here, wherever links and dots in it lead."""
+        """Return whether a path is in the folder, after resolving links and dots."""
         try:
             resolved = Path(path).resolve()
         except (OSError, ValueError, RuntimeError):
@@ -53,19 +53,19 @@ class Uploads:
         return resolved.is_relative_to(self.folder) and resolved not in (self.folder, self.folder / MARKER)
 
     def keep(self, data: bytes, name: str) -> str:
-        """Write a file for a visitor, whole or not at all; the same data has the same path, which nobody can guess."""
+        """Write a file atomically and return its path; equal data has the same path, which cannot be guessed."""
         self.make_room(len(data))
         path = self.folder / hashlib.blake2b(data, key=self._key, digest_size=16).hexdigest() / name
         write_bytes(path, data)
         return str(path)
 
     def make_room(self, count: int = 0) -> None:
-        """Delete what is past its time, then the oldest until `count` more bytes fit."""
+        """Delete expired files, then the oldest until `count` more bytes fit."""
         with self._sweeping:
             now, total = time.time(), count
             for changed, size, path in sorted(self._files(), reverse=True):
                 total += size
-                # The page's framework leaves an empty file at every event.
+                # The page's framework leaves an empty file per event.
                 idle = size == 0 and path.parent == self.folder and now - changed > 60
                 if total > self.quota or now - changed > SECONDS_KEPT or idle:
                     total -= size
@@ -75,7 +75,7 @@ class Uploads:
                             path.parent.rmdir()
 
     def _files(self) -> Iterator[tuple[float, int, Path]]:
-        """Time of the last change, bytes and path of every file but the marker."""
+        """Yield modification time, bytes and path of every file but the marker."""
         for place, _, names in os.walk(self.folder):
             for name in names:
                 path = Path(place, name)
@@ -87,7 +87,7 @@ class Uploads:
 
 @contextmanager
 def upload_folder(quota: int) -> Iterator[Uploads]:
-    """A folder while the block runs, swept now and then; those of servers that were killed are deleted first."""
+    """Provide an upload folder, swept at intervals; folders of killed servers are deleted first."""
     _delete_left_behind()
     with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as folder:
         uploads, stopped = Uploads(Path(folder), quota), threading.Event()
@@ -106,7 +106,7 @@ def _sweep(uploads: Uploads, stopped: threading.Event) -> None:
 
 @contextmanager
 def _marked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; the marker gets its name when it is locked, so that no other server finds it free."""
+    """Hold the lock of the folder; the marker is renamed once locked, so that no other server finds it free."""
     draft = folder / f"{MARKER}.draft"
     with draft.open("w") as marker:
         _lock(marker)
@@ -118,7 +118,7 @@ def _delete_left_behind() -> None:
     """Delete the folders of this user whose servers are gone."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):
-            # Only what a server of this user made: neither a link nor anybody else's.
+            # Only folders of this user, and no links.
             if fcntl is None or folder.is_symlink() or folder.stat().st_uid != os.getuid():
                 continue
             with (folder / MARKER).open("r+") as marker:
@@ -127,27 +127,27 @@ def _delete_left_behind() -> None:
 
 
 def _lock(marker: IO[str]) -> None:
-    """Take the lock that lasts as long as the process; OSError where another holds it."""
+    """Take a lock that lasts as long as the process; raise OSError if another process holds it."""
     if fcntl is not None:
         fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 FORM_OVERHEAD = 10_000
-"""Bytes a form adds to the one file in it."""
+"""Bytes a form adds to its file."""
 
 _NAME_BYTES = 150
 _NOT_IN_NAMES = frozenset('<>:"/\\|?*#%')
 
 
 def upload_router(limits: Limits, intake: Intake, uploads: Uploads) -> APIRouter:
-    """The route the page sends files to."""
+    """Return the route the page uploads files to."""
     router = APIRouter()
-    # It would write a line to the log for every form a stranger breaks.
+    # It would log a line for every broken form.
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 
     @router.post("/gradio_api/upload", include_in_schema=False)
     async def upload(request: Request) -> JSONResponse:
-        """Keep the one file of a form."""
+        """Store the file of a form."""
         if not request.headers.get("content-type", "").startswith("multipart/form-data"):
             raise RefusedError(415, "upload: send a form with one file")
         with intake.body("upload", limits.max_bytes + FORM_OVERHEAD) as body:
@@ -168,14 +168,14 @@ def upload_router(limits: Limits, intake: Intake, uploads: Uploads) -> APIRouter
 
     @router.get("/gradio_api/upload_progress", include_in_schema=False)
     async def upload_progress() -> PlainTextResponse:
-        """What the page listens to while it uploads; it shows the frame when that is whole, and no bar before."""
+        """Report an upload as done at once: the page shows no progress bar."""
         return PlainTextResponse('data: {"msg": "done"}\n\n', media_type="text/event-stream")
 
     return router
 
 
 def file_name(given: str) -> str:
-    """What a visitor calls a file, without what no file or address can have in its name."""
+    """Return a file name without characters that files or addresses cannot have."""
     last = PurePosixPath(given.replace("\\", "/")).name
     cleaned = "".join(char for char in last if char.isprintable() and char not in _NOT_IN_NAMES).strip(" .")
     stem, dot, suffix = cleaned.rpartition(".")

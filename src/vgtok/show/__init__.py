@@ -1,4 +1,4 @@
-"""Pictures, plots and reports."""
+"""Pictures, plots, tables and reports."""
 
 from typing import TYPE_CHECKING
 
@@ -6,13 +6,17 @@ from vgtok.lazy import lazy_names
 
 if TYPE_CHECKING:
     from vgtok.show.overlay import draw_detections, draw_tokens
-    from vgtok.show.plot import panel_rows, render_plot, results_page
+    from vgtok.show.plot import PALETTE, panel_rows, render_plot
     from vgtok.show.report import draw_mistakes, write_report
+    from vgtok.show.tables import html_table, markdown_table, results_page
 
 __all__ = [
+    "PALETTE",
     "draw_detections",
     "draw_mistakes",
     "draw_tokens",
+    "html_table",
+    "markdown_table",
     "panel_rows",
     "render_plot",
     "results_page",
@@ -23,7 +27,8 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "overlay": ["draw_detections", "draw_tokens"],
-        "plot": ["panel_rows", "render_plot", "results_page"],
+        "plot": ["PALETTE", "panel_rows", "render_plot"],
         "report": ["draw_mistakes", "write_report"],
+        "tables": ["html_table", "markdown_table", "results_page"],
     },
 )

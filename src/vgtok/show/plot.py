@@ -1,24 +1,23 @@
-"""Plots, panels of pictures, and the page of results."""
+"""Plots as PNG, and pictures side by side: panels, heat maps, boxes."""
 
 import io
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from vgtok.errors import InputError
-from vgtok.files import read_json
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+PALETTE = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#64b5cd")
+"""Colors of all plots, in the order series are drawn."""
+
 
 def render_plot(draw: "Callable[[Figure], None]") -> bytes | None:
-    """Draw on a fresh figure and return it as PNG, or None where matplotlib is not installed."""
+    """Draw on a new figure and return it as PNG, or None if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -40,7 +39,7 @@ Panel = tuple[str, NDArray[np.uint8]]
 
 
 def panel_rows(rows: Sequence[Sequence[Panel]], width: int) -> Image.Image:
-    """Rows of panels, each row scaled to fill `width` px, captions above."""
+    """Return rows of panels as one picture, each row scaled to `width` px, captions above."""
     strips = [_row(panels, width) for panels in rows]
     height = sum(strip.height for strip in strips) + _GAP * (len(strips) + 1)
     sheet = Image.new("RGB", (width + 2 * _GAP, height), "white")
@@ -67,7 +66,7 @@ def _row(panels: Sequence[Panel], width: int) -> Image.Image:
 
 
 def heat_map(values: NDArray[np.float32], shape: tuple[int, int]) -> NDArray[np.uint8]:
-    """A (rows, columns) grid as colours over `shape` (height, width) px, its 99th percentile at full scale."""
+    """Return a (rows, columns) grid as colors over `shape` (height, width) px; the 99th percentile is full scale."""
     top = max(float(np.percentile(values, 99)), 1e-12)
     levels = np.clip(values / top * 255, 0, 255).astype(np.uint8)
     enlarged = cv2.resize(levels, shape[::-1], interpolation=cv2.INTER_NEAREST)
@@ -76,77 +75,10 @@ def heat_map(values: NDArray[np.float32], shape: tuple[int, int]) -> NDArray[np.
     )
 
 
-def boxed(picture: NDArray[np.uint8], boxes: NDArray[np.float64], colour: tuple[int, int, int]) -> NDArray[np.uint8]:
-    """A copy of the picture with (N, 4) boxes drawn on it."""
+def boxed(picture: NDArray[np.uint8], boxes: NDArray[np.float64], color: tuple[int, int, int]) -> NDArray[np.uint8]:
+    """Return a copy of the picture with (N, 4) boxes x0 y0 x1 y1 drawn on it."""
     drawn = picture.copy()
     thickness = max(1, picture.shape[1] // 900)
     for x0, y0, x1, y1 in np.rint(boxes).astype(int).tolist():
-        cv2.rectangle(drawn, (x0, y0), (x1, y1), colour, thickness)
+        cv2.rectangle(drawn, (x0, y0), (x1, y1), color, thickness)
     return drawn
-
-
-_OF_A_STUDY = {"title", "data", "images", "ran_at", "vgtok", "rows", "notes"}
-
-
-def results_page(folder: Path) -> str:
-    """The page for the `*.json` files of a folder, studies first, then benchmarks; other files are left out."""
-    found = {path.stem: _document(path) for path in sorted(folder.glob("*.json"))}
-    documents = {name: document for name, document in found.items() if document is not None}
-    studies = {name: document for name, document in documents.items() if "study" in document}
-    benchmarks = {name: document for name, document in documents.items() if "study" not in document}
-    parts = [
-        "# Results",
-        "Written by `vgtok study NAME` and `vgtok bench NAME`; figures of the paper stand beside the measured ones. "
-        "The numbers in full are in the JSON and CSV files beside this page.",
-        *(_study(name, document, folder) for name, document in studies.items()),
-        *(_benchmark(name, document) for name, document in benchmarks.items()),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _document(path: Path) -> dict[str, Any] | None:
-    """The results in a file; None where it is damaged or holds something else."""
-    try:
-        document = read_json(path)
-    except InputError:
-        return None
-    if not isinstance(document, dict) or ("study" in document and not document.keys() >= _OF_A_STUDY):
-        return None
-    rows = document.get("rows", [{}])
-    whole = (
-        isinstance(rows, list) and rows and all(isinstance(row, dict) and row.keys() == rows[0].keys() for row in rows)
-    )
-    return document if document and whole else None
-
-
-def _study(name: str, document: Mapping[str, Any], folder: Path) -> str:
-    data = f"{document['data']}, {document['images']} images, " if document["data"] else ""
-    lines = [
-        f"## {name}",
-        f"{document['title']} ({data}{document['ran_at'][:10]}, vgtok {document['vgtok']}).",
-        _table(document["rows"]),
-        "\n".join(f"- {note}" for note in document["notes"]),
-    ]
-    if (folder / f"{name}.png").exists():
-        lines.append(f"![{document['title']}]({name}.png)")
-    return "\n\n".join(line for line in lines if line)
-
-
-def _benchmark(name: str, document: Mapping[str, Any]) -> str:
-    single = [{"quantity": key, "value": value} for key, value in document.items() if key != "rows"]
-    tables = [_table(single), *([_table(document["rows"])] if "rows" in document else [])]
-    return "\n\n".join([f"## {name}", *tables])
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    columns = list(rows[0])
-    head = "| " + " | ".join(column.replace("_", " ") for column in columns) + " |"
-    rule = "|" + "---|" * len(columns)
-    body = ["| " + " | ".join(_cell(row[column]) for column in columns) + " |" for row in rows]
-    return "\n".join([head, rule, *body])
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

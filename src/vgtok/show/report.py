@@ -1,9 +1,8 @@
-"""The report of an evaluation, with plots and the worst images."""
+"""The report of an evaluation as HTML, Markdown and JSON, with plots and the worst images."""
 
 import base64
 import io
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,12 +16,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from vgtok import __version__
-from vgtok.data.rows import corners
+from vgtok.data.dataset import corners
 from vgtok.evaluate.evaluation import ClassResult, Evaluation, Mistakes
 from vgtok.evaluate.scoring import THRESHOLDS
 from vgtok.files import write_bytes, write_text
-from vgtok.show.plot import render_plot
-from vgtok.study.result import PALETTE
+from vgtok.show.plot import PALETTE, render_plot
+from vgtok.show.tables import html_table, markdown_table, markdown_text
 from vgtok.tokenize.images import read_image
 
 if TYPE_CHECKING:
@@ -31,14 +30,14 @@ if TYPE_CHECKING:
 
 FOUND, MISSED, FALSE, IGNORED = (60, 200, 90), (235, 40, 60), (255, 170, 0), (150, 150, 160)
 LEGEND = {"found": FOUND, "missed": MISSED, "false": FALSE, "ignored": IGNORED}
-"""RGB outline per verdict."""
+"""RGB outline per kind of box."""
 
 _LONGEST = 1360
-"""Pixels of the longer side of a picture: enough for small boxes to be seen, small enough to embed."""
+"""Pixels of the longer side of a picture: small boxes are visible, and the page stays small."""
 
 
 def draw_mistakes(mistakes: Mistakes, index: int, image: object) -> Image.Image:
-    """The image at `index` with every verdict drawn; missed boxes come last, on top."""
+    """Return the image at `index` with found, missed, false and ignored boxes; missed ones are on top."""
     pixels = read_image(image)
     scale = _LONGEST / max(pixels.shape[:2])
     interpolation = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
@@ -46,19 +45,19 @@ def draw_mistakes(mistakes: Mistakes, index: int, image: object) -> Image.Image:
     canvas = _shaded(canvas, mistakes.truth.regions[index] * scale)
     shown = mistakes.shown.image == index
     missed = (mistakes.truth.image == index) & ~mistakes.found & ~mistakes.truth.crowd
-    for boxes, colour in (
+    for boxes, color in (
         (mistakes.shown.boxes[shown & mistakes.neutral], IGNORED),
         (mistakes.shown.boxes[shown & mistakes.correct], FOUND),
         (mistakes.shown.boxes[shown & ~mistakes.correct & ~mistakes.neutral], FALSE),
         (mistakes.truth.boxes[missed], MISSED),
     ):
         for x0, y0, x1, y1 in np.rint(corners([tuple(box) for box in boxes]) * scale).astype(int).tolist():
-            cv2.rectangle(canvas, (x0, y0), (x1, y1), colour, 1)
+            cv2.rectangle(canvas, (x0, y0), (x1, y1), color, 1)
     return Image.fromarray(canvas)
 
 
 def _shaded(canvas: NDArray[np.uint8], regions: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """Ignored regions half grey."""
+    """Shade ignored regions gray."""
     shade = canvas.copy()
     for x0, y0, x1, y1 in np.rint(regions).astype(int).tolist():
         cv2.rectangle(shade, (x0, y0), (x1, y1), IGNORED, -1)
@@ -66,23 +65,23 @@ def _shaded(canvas: NDArray[np.uint8], regions: NDArray[np.float64]) -> NDArray[
 
 
 _SHOWN = (0, 3, 5, 7, 8)
-"""Thresholds drawn: 0.50, 0.65, 0.75, 0.85, 0.90; all ten would hide one another."""
+"""Thresholds drawn: 0.50, 0.65, 0.75, 0.85, 0.90; all ten would overlap."""
 
 
 def draw_precision_recall(figure: "Figure", evaluation: Evaluation) -> None:
-    """Mean precision over classes at every recall, one line per IoU threshold."""
+    """Draw the mean precision over classes at every recall, one line per IoU threshold."""
     axes: Any = figure.subplots()
     recalls = np.linspace(0, 1, evaluation.precision.shape[1])
-    for colour, number in zip(PALETTE, _SHOWN, strict=False):
+    for color, number in zip(PALETTE, _SHOWN, strict=False):
         area = 100 * evaluation.precision[number].mean()
         label = f"IoU {THRESHOLDS[number]:.2f}: {area:.1f}"
-        axes.plot(recalls, evaluation.precision[number], color=colour, label=label)
+        axes.plot(recalls, evaluation.precision[number], color=color, label=label)
     axes.set(xlabel="recall", ylabel="precision, mean over classes", xlim=(0, 1), ylim=(0, 1.02))
     axes.legend(title="area under the curve")
 
 
 def draw_classes(figure: "Figure", evaluation: Evaluation) -> None:
-    """AP50 behind AP for every class that has boxes, the strongest first."""
+    """Draw AP50 behind AP for every class with boxes, the best first."""
     axes: Any = figure.subplots()
     results = [result for result in evaluation.classes if result.ap is not None]
     results.sort(key=lambda result: -(result.ap or 0))
@@ -95,10 +94,7 @@ def draw_classes(figure: "Figure", evaluation: Evaluation) -> None:
 
 
 WORST = 6
-"""Images shown."""
-
-_MARKDOWN = re.compile(r"[\\`*_\[\]<>|!#&]")
-"""What a backslash makes an ordinary character."""
+"""Number of worst images shown."""
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
@@ -125,12 +121,64 @@ class _Picture:
     caption: str
 
 
+@dataclass(frozen=True)
+class _Report:
+    """The contents of a report, in the order both pages show them."""
+
+    title: str
+    protocol: str
+    facts: str
+    worst_note: str
+    tables: Sequence[_Table]
+    plots: Sequence[_Picture]
+    worst: Sequence[_Picture]
+    notes: Sequence[str]
+
+    def html(self) -> str:
+        """Return the report as one HTML page that loads nothing."""
+        title = escape(self.title)
+        parts = [
+            f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{title}</title>",
+            f"<meta name='viewport' content='width=device-width'><style>{_STYLE}</style>",
+            f"<h1>{title}</h1><p>{escape(self.protocol)}.<br>{escape(self.facts)}.</p>",
+            *(f"<h2>{escape(table.heading)}</h2>{html_table(table.columns, table.rows)}" for table in self.tables),
+            "<h2>Plots</h2>" if self.plots else "",
+            *map(_figure, self.plots),
+        ]
+        if self.worst:
+            keys = "".join(
+                f"<span class='key' style='background: rgb{color}'></span>{name}" for name, color in LEGEND.items()
+            )
+            parts.append(f"<h2>Worst images</h2><p>{escape(self.worst_note)}</p><p>{keys}</p>")
+            parts.extend(map(_figure, self.worst))
+        if self.notes:
+            parts.append(f"<h2>Notes</h2><ul>{''.join(f'<li>{escape(note)}</li>' for note in self.notes)}</ul>")
+        parts.append(f"<p class='note'>vgtok {__version__}</p></html>\n")
+        return "\n".join(parts)
+
+    def markdown(self) -> str:
+        """Return the report as Markdown, with its pictures as files beside it."""
+        parts = [f"# {markdown_text(self.title)}", f"{self.protocol}.", f"{self.facts}."]
+        for table in self.tables:
+            rows = [list(map(markdown_text, row)) for row in table.rows]
+            columns = list(map(markdown_text, table.columns))
+            parts += [f"## {table.heading}", markdown_table(columns, rows, numeric=True)]
+        parts += [_markdown_picture(picture) for picture in self.plots]
+        if self.worst:
+            parts += ["## Worst images", self.worst_note]
+        for picture in self.worst:
+            parts += [markdown_text(picture.caption), _markdown_picture(picture)]
+        if self.notes:
+            parts += ["## Notes", "\n".join(f"- {markdown_text(note)}" for note in self.notes)]
+        return "\n\n".join(parts) + "\n"
+
+
 def write_report(
     evaluation: Evaluation, mistakes: Mistakes, images: Sequence[Path], folder: Path, origin: Mapping[str, Any]
 ) -> list[Path]:
     """Write report.html, report.md with its pictures, and evaluation.json into a folder.
 
-    `origin` is what was scored, field to value: the data, and the results file or the model with its settings.
+    `origin` describes what was scored, field to value: the data, and the results file or the model with its settings.
     """
     plots = _plots(evaluation)
     worst, absent = _worst(mistakes, images)
@@ -138,11 +186,20 @@ def write_report(
     notes += [f"{path}: not shown, the image file is missing" for path in absent]
     if not plots:
         notes.append("no plots: matplotlib is missing; pip install 'vgtok[evaluate]'")
-    tables = [_origin_table(origin), *_tables(evaluation)]
+    report = _Report(
+        title=f"{evaluation.data} by protocol {evaluation.protocol.name}",
+        protocol=evaluation.protocol.title,
+        facts=facts(evaluation),
+        worst_note=_worst_note(mistakes),
+        tables=[_origin_table(origin), *_tables(evaluation)],
+        plots=plots,
+        worst=worst,
+        notes=notes,
+    )
     for picture in (*plots, *worst):
         write_bytes(folder / picture.file, picture.data)
-    write_text(folder / "report.html", _html(evaluation, mistakes, tables, plots, worst, notes))
-    write_text(folder / "report.md", _markdown(evaluation, mistakes, tables, plots, worst, notes))
+    write_text(folder / "report.html", report.html())
+    write_text(folder / "report.md", report.markdown())
     write_text(folder / "evaluation.json", json.dumps({**evaluation.to_dict(), **origin}, indent=1) + "\n")
     names = ("report.html", "report.md", "evaluation.json", *(picture.file for picture in (*plots, *worst)))
     return [folder / name for name in names]
@@ -220,7 +277,7 @@ def _worst(mistakes: Mistakes, images: Sequence[Path]) -> tuple[list[_Picture], 
 
 
 def facts(evaluation: Evaluation) -> str:
-    """The sentence that goes with every AP: its cap and its counts."""
+    """Return the sentence that accompanies every AP: its cap and its counts."""
     return (
         f"At most {evaluation.max_detections} detections per class and image, {evaluation.images:,} images, "
         f"{evaluation.instances:,} scored boxes, {evaluation.detections:,} detections of which "
@@ -228,43 +285,11 @@ def facts(evaluation: Evaluation) -> str:
     )
 
 
-def _worst_sentence(mistakes: Mistakes) -> str:
+def _worst_note(mistakes: Mistakes) -> str:
     return (
         f"Most mistakes at IoU 0.5 among detections of score {mistakes.threshold:.3f} or more, the threshold of the "
         "best F1 over the whole set."
     )
-
-
-def _html(
-    evaluation: Evaluation,
-    mistakes: Mistakes,
-    tables: Sequence[_Table],
-    plots: Sequence[_Picture],
-    worst: Sequence[_Picture],
-    notes: Sequence[str],
-) -> str:
-    title = f"{evaluation.data} by protocol {evaluation.protocol.name}"
-    parts = [
-        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{escape(title)}</title>",
-        f"<meta name='viewport' content='width=device-width'><style>{_STYLE}</style>",
-        f"<h1>{escape(title)}</h1><p>{escape(evaluation.protocol.title)}.<br>{escape(facts(evaluation))}.</p>",
-    ]
-    for table in tables:
-        head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table.rows)
-        parts.append(f"<h2>{escape(table.heading)}</h2><table><tr>{head}</tr>{body}</table>")
-    parts.append("<h2>Plots</h2>" if plots else "")
-    parts.extend(map(_figure, plots))
-    if worst:
-        keys = "".join(
-            f"<span class='key' style='background: rgb{colour}'></span>{name}" for name, colour in LEGEND.items()
-        )
-        parts.append(f"<h2>Worst images</h2><p>{escape(_worst_sentence(mistakes))}</p><p>{keys}</p>")
-        parts.extend(map(_figure, worst))
-    if notes:
-        parts.append(f"<h2>Notes</h2><ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>")
-    parts.append(f"<p class='note'>vgtok {__version__}</p></html>\n")
-    return "\n".join(parts)
 
 
 def _figure(picture: _Picture) -> str:
@@ -277,34 +302,5 @@ def _figure(picture: _Picture) -> str:
     )
 
 
-def _markdown(
-    evaluation: Evaluation,
-    mistakes: Mistakes,
-    tables: Sequence[_Table],
-    plots: Sequence[_Picture],
-    worst: Sequence[_Picture],
-    notes: Sequence[str],
-) -> str:
-    lines = [f"# {_plain(evaluation.data)} by protocol {_plain(evaluation.protocol.name)}", ""]
-    lines += [f"{evaluation.protocol.title}.", "", f"{facts(evaluation)}.", ""]
-    for table in tables:
-        lines += [f"## {table.heading}", "", _cells(table.columns)]
-        lines += [_cells(["---", *["---:"] * (len(table.columns) - 1)]), *map(_cells, table.rows), ""]
-    for picture in plots:
-        lines += [f"![{_plain(picture.caption)}]({picture.file})", ""]
-    if worst:
-        lines += ["## Worst images", "", _worst_sentence(mistakes), ""]
-    for picture in worst:
-        lines += [_plain(picture.caption), "", f"![{_plain(picture.caption)}]({picture.file})", ""]
-    if notes:
-        lines += ["## Notes", "", *(f"- {_plain(note)}" for note in notes), ""]
-    return "\n".join(lines)
-
-
-def _cells(values: Sequence[str]) -> str:
-    return f"| {' | '.join(map(_plain, values))} |"
-
-
-def _plain(text: str) -> str:
-    """Text that Markdown shows as it is: names of classes and files may hold HTML, links, anything."""
-    return _MARKDOWN.sub(r"\\\g<0>", " ".join(text.split()))
+def _markdown_picture(picture: _Picture) -> str:
+    return f"![{markdown_text(picture.caption)}]({picture.file})"

@@ -14,16 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.data.dataset import AnnotatedDataset
-from vgtok.data.subset import spread
+from vgtok.data.subset import evenly_spaced
 from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector
 from vgtok.detect.loading import load
 from vgtok.errors import InputError
-from vgtok.evaluate.detections import Detections, GroundTruth, ground_truth, leading
+from vgtok.evaluate.detections import GroundTruth, gather_detections, ground_truth, top_scoring
 from vgtok.evaluate.evaluation import Evaluation, Scored, evaluate_scored
-from vgtok.evaluate.ignored import without_ignored
 from vgtok.evaluate.inference import label_map
-from vgtok.evaluate.protocols import Protocol, protocol_for
+from vgtok.evaluate.protocols import ScoringRules, protocol_for, without_ignored
 from vgtok.evaluate.resampling import draws, interval, resampled_metrics
 from vgtok.study.cells import CellStore, Found, Reader, fingerprint, run_cells
 from vgtok.study.paper_accuracy import DENSE, FUSED, FUSED_GATED, GATED, SINGLE_PASS, TOP_HAT
@@ -90,7 +89,7 @@ class Trial:
         return Path(self.model).name if Path(self.model).exists() else self.model
 
     @cached_property
-    def protocol(self) -> Protocol:
+    def protocol(self) -> ScoringRules:
         """The data set's own rules."""
         return protocol_for(None, self.dataset.name, None)
 
@@ -146,9 +145,9 @@ class Trial:
     def score(self, found: list[Found]) -> Measured:
         """Score one cell, each image's findings in order."""
         labels = label_map(self.detector.names, self.dataset.names)
-        detections = _gathered(found, labels)
+        detections = gather_detections([(one.boxes, one.scores, one.labels) for one in found], labels)
         truth, kept = without_ignored(self.truth, detections, self.protocol.drops_boxes)
-        scored = Scored(truth, leading(kept, self.protocol.max_detections), len(detections) - len(kept))
+        scored = Scored(truth, top_scoring(kept, self.protocol.max_detections), len(detections) - len(kept))
         return Measured(
             evaluate_scored(self.dataset.name, scored, len(detections), self.protocol),
             scored,
@@ -197,7 +196,7 @@ def open_trial(inputs: Inputs, model: str | None = None) -> Trial:
         raise InputError(f"--head: '{name}' was saved without its ATSS head; use --head query")
     if (label_map(detector.names, whole.names) < 0).all():
         raise InputError(f"--model: '{name}' knows none of the classes of {whole.name}")
-    return Trial(inputs, name, detector, whole if inputs.limit is None else spread(whole, inputs.limit))
+    return Trial(inputs, name, detector, whole if inputs.limit is None else evenly_spaced(whole, inputs.limit))
 
 
 def share_of(one: Measured, other: Measured, metric: str = "AP") -> str:
@@ -227,13 +226,3 @@ def _frames(count: int, total: int) -> str:
     if count == total:
         return f"all {total} images"
     return f"{count} of {total} images, evenly spread in sorted order from the first"
-
-
-def _gathered(found: list[Found], labels: NDArray[np.int64]) -> Detections:
-    """All images' findings as boxes x y width height in the data set's classes, those it lacks left out."""
-    image = np.repeat(np.arange(len(found)), [len(one.scores) for one in found])
-    boxes = np.concatenate([np.zeros((0, 4)), *(one.boxes for one in found)]).astype(np.float64)
-    boxes[:, 2:] -= boxes[:, :2]
-    scores = np.concatenate([np.zeros(0), *(one.scores for one in found)]).astype(np.float64)
-    known = labels[np.concatenate([np.zeros(0, dtype=np.int64), *(one.labels for one in found)]).astype(np.int64)]
-    return Detections(boxes, scores, known, image).take(known >= 0)

@@ -64,13 +64,13 @@ def _grid_picture(values: NDArray[np.float32], canvas: Canvas, size: int) -> NDA
 
 def _sequence_picture(tokens: Tokens, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """Every token as one square, in sequence order, coloured by its size; blank squares are tokens not spent."""
-    from vgtok.show.overlay import COLOURS
+    from vgtok.show.overlay import COLORS
 
     columns = int(np.ceil(np.sqrt(tokens.dense * shape[1] / shape[0])))
     rows = -(-tokens.dense // columns)
     squares = np.full((rows * columns, 3), 238, dtype=np.uint8)
     for size in (CELL, NODE, ROOT):
-        squares[np.flatnonzero(tokens.sizes == size)] = COLOURS[size]
+        squares[np.flatnonzero(tokens.sizes == size)] = COLORS[size]
     side = max(4, shape[1] // columns)
     picture = np.kron(squares.reshape(rows, columns, 3), np.ones((side, side, 1), dtype=np.uint8))
     picture[::side] = picture[:, ::side] = 255

@@ -90,7 +90,7 @@ def run(inputs: Inputs) -> Result:
 
 def scenes() -> list[Lesson]:
     """Eight seeded scenes of traffic without people, who at this density are slivers of a few pixels."""
-    config = SceneConfig(pixels_per_metre=12.0, traffic=1.0, crowd=0.0)
+    config = SceneConfig(pixels_per_meter=12.0, traffic=1.0, crowd=0.0)
     tokenizer = Tokenizer(budget=_BUDGET, canvas="native")
     lessons = []
     for seed in itertools.count():

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from vgtok.data.dataset import Dataset
 from vgtok.defaults import DEFAULT_CANVAS, DEFAULT_MODEL
 from vgtok.errors import InputError
+from vgtok.show.plot import PALETTE as PALETTE
 from vgtok.tokenize.canvas import CanvasSize
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = Mapping[str, Any]
-
-PALETTE = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#64b5cd")
-"""Colours of every plot, in the order series are drawn."""
 
 CANVASES: dict[str, CanvasSize] = {"aitodv2": (2048, 2048)}
 """The canvas the paper reads a data set at, where it is not the default."""

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from torch import Tensor
 
+from vgtok.data.convert import write_rendered
 from vgtok.data.dataset import AnnotatedDataset, open_annotated
-from vgtok.data.rendered import write_rendered
-from vgtok.data.subset import Subset, of_classes, spread
+from vgtok.data.subset import Subset, evenly_spaced, of_classes
 from vgtok.data.synthetic import SceneConfig
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.detector import Detector
@@ -33,9 +33,9 @@ def validation_images(
         seeds = range(_FIRST_SEED, _FIRST_SEED + recipe.evaluate_images)
         images = open_annotated(write_rendered(run / "validation", seeds, *recipe.canvas, scene_config(recipe)))
     elif recipe.validation:
-        images = spread(open_annotated(recipe.validation), recipe.evaluate_images)
+        images = evenly_spaced(open_annotated(recipe.validation), recipe.evaluate_images)
     elif dataset is not None and held_out:
-        images = spread(Subset(dataset, tuple(held_out)), recipe.evaluate_images)
+        images = evenly_spaced(Subset(dataset, tuple(held_out)), recipe.evaluate_images)
     else:
         return None
     return of_classes(images, recipe.classes) if recipe.classes else images
@@ -47,7 +47,7 @@ def scene_config(recipe: Recipe) -> SceneConfig:
     if not recipe.synthetic_scale:
         return SceneConfig(layout)
     # People at this scale are slivers of a few pixels.
-    return SceneConfig(layout, pixels_per_metre=recipe.synthetic_scale, traffic=1.0, crowd=0.0)
+    return SceneConfig(layout, pixels_per_meter=recipe.synthetic_scale, traffic=1.0, crowd=0.0)
 
 
 def score(

@@ -1,4 +1,4 @@
-"""Buildings and their roofs."""
+"""Buildings: make one from a footprint, a height and a kind of roof, and paint it as a sprite."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 from vgtok.data.synthetic.geometry import (
     SUBPIXEL_BITS,
     ByteArray,
-    Colour,
+    Camera,
+    Color,
     FloatArray,
-    View,
     drift,
     fixed_point,
     grain,
     oriented,
 )
-from vgtok.data.synthetic.lighting import Sun
-from vgtok.data.synthetic.objects import Sprite, dim, mix
+from vgtok.data.synthetic.objects import Sprite, Sun, dim, mix
 
 Picture = NDArray[np.float32]
 
@@ -35,7 +34,7 @@ class RoofKind(IntEnum):
     METAL = 3
 
 
-ROOF_PAINTS: dict[RoofKind, tuple[Colour, ...]] = {
+ROOF_PAINTS: dict[RoofKind, tuple[Color, ...]] = {
     RoofKind.FLAT: (
         (148, 146, 140),
         (116, 114, 112),
@@ -51,7 +50,7 @@ ROOF_PAINTS: dict[RoofKind, tuple[Colour, ...]] = {
 
 
 class RoofPainter:
-    """A roof picture (H, W, 3) under way: `scale` pixels a metre, light from direction `light` (2,) in its axes."""
+    """Paint one roof as a picture (H, W, 3): `scale` pixels per meter, lit from `light` (2,) in its axes."""
 
     def __init__(
         self,
@@ -68,28 +67,28 @@ class RoofPainter:
         self._length, self._width, self._scale = length, width, scale
         self._light, self._darkness = light, darkness
 
-    def paint(self, kind: RoofKind, colour: Colour) -> Picture:
-        """The roof of a kind, in one base colour."""
+    def paint(self, kind: RoofKind, color: Color) -> Picture:
+        """Return the roof of a kind (H, W, 3), in one base color."""
         tone = 1 + 0.035 * drift(self._rng, self._rows, self._columns, max(3.0, 3.0 * self._scale), 3)
         tone += 0.02 * grain(self._rng, self._rows, self._columns, 0.6)
         if kind == RoofKind.FLAT:
-            picture = self._flat(tone, colour)
+            picture = self._flat(tone, color)
         elif kind == RoofKind.METAL:
-            picture = self._metal(tone, colour)
+            picture = self._metal(tone, color)
         else:
-            picture = self._tiled(tone, colour, hipped=kind == RoofKind.HIP)
+            picture = self._tiled(tone, color, hipped=kind == RoofKind.HIP)
         return np.clip(picture, 0, 255).astype(np.float32)
 
     def _axes(self) -> tuple[Picture, Picture]:
-        """Metres along the length (1, W) and the width (H, 1), from the roof's middle."""
+        """Return meters along the length (1, W) and the width (H, 1), from the center of the roof."""
         u = (np.arange(self._columns, dtype=np.float32) + 0.5) / self._scale - self._length / 2
         v = (np.arange(self._rows, dtype=np.float32) + 0.5) / self._scale - self._width / 2
         return u[None].astype(np.float32), v[:, None].astype(np.float32)
 
-    def _box(self, picture: Picture, u: float, v: float, long: float, wide: float, colour: Colour, tall: float) -> None:
-        """A box on the roof with its shadow; `tall` zero lays it flat."""
+    def _box(self, picture: Picture, u: float, v: float, long: float, wide: float, color: Color, tall: float) -> None:
+        """Draw a box on the roof with its shadow; with `tall` zero it is flat."""
         reach = -self._light * tall
-        for shift, paint in ((reach, None), (np.zeros(2), colour)):
+        for shift, paint in ((reach, None), (np.zeros(2), color)):
             x0 = int((u - long / 2 + min(0.0, shift[0]) + self._length / 2) * self._scale)
             x1 = int(np.ceil((u + long / 2 + max(0.0, shift[0]) + self._length / 2) * self._scale))
             y0 = int((v - wide / 2 + min(0.0, shift[1]) + self._width / 2) * self._scale)
@@ -100,8 +99,8 @@ class RoofPainter:
             elif tall > 0:
                 area *= np.float32(1 - self._darkness * 0.9)
 
-    def _flat(self, tone: Picture, colour: Colour) -> Picture:
-        picture = (tone[..., None] * np.array(colour, np.float32)).astype(np.float32)
+    def _flat(self, tone: Picture, color: Color) -> Picture:
+        picture = (tone[..., None] * np.array(color, np.float32)).astype(np.float32)
         rng, scale = self._rng, self._scale
         # Roofing felt lies in strips, and water stands where the drains are.
         seam = max(1.0, rng.uniform(2.0, 4.0) * scale)
@@ -120,7 +119,7 @@ class RoofPainter:
             picture[-border - ledge : -border] *= 1 - self._darkness * 0.7
         else:
             picture[border : border + ledge] *= 1 - self._darkness * 0.7
-        rim = np.minimum(np.array(colour, np.float32) * 1.18 + 12, 235)
+        rim = np.minimum(np.array(color, np.float32) * 1.18 + 12, 235)
         picture[:border] = picture[-border:] = rim
         picture[:, :border] = picture[:, -border:] = rim
         return picture
@@ -158,11 +157,11 @@ class RoofPainter:
                 self._box(picture, float(u), v, 2.0, 1.3, (196, 208, 214), 0.4)
 
     def _slope(self, direction: tuple[float, float]) -> float:
-        """Brightness of a slope that looks in `direction`, relative to level ground."""
+        """Return the brightness of a slope that faces `direction`, relative to level ground."""
         facing = direction[0] * self._light[0] + direction[1] * self._light[1]
         return float(1.0 + 0.62 * self._darkness * facing)
 
-    def _tiled(self, tone: Picture, colour: Colour, hipped: bool) -> Picture:
+    def _tiled(self, tone: Picture, color: Color, hipped: bool) -> Picture:
         u, v = self._axes()
         shade = np.where(v < 0, self._slope((0, -1)), self._slope((0, 1))).astype(np.float32)
         rows = np.broadcast_to(np.abs(v), tone.shape)
@@ -179,8 +178,8 @@ class RoofPainter:
         columns = 1 - 0.035 * (np.mod(u / (course * 0.9), 1) < 0.35)
         weather = 1 + 0.05 * drift(self._rng, self._rows, self._columns, max(2.0, 0.6 * self._scale), 1)
         level = tone * shade * tiles * columns * weather
-        picture = (level[..., None] * np.array(colour, np.float32)).astype(np.float32)
-        picture[ridge] = picture[ridge] * 0.6 + np.array(colour, np.float32) * 0.55
+        picture = (level[..., None] * np.array(color, np.float32)).astype(np.float32)
+        picture[ridge] = picture[ridge] * 0.6 + np.array(color, np.float32) * 0.55
         rng = self._rng
         if rng.random() < 0.7:
             u0, v0 = rng.uniform(-0.3, 0.3) * self._length, rng.uniform(-0.12, 0.12) * self._width
@@ -196,14 +195,14 @@ class RoofPainter:
                 self._box(picture, (k - 2.5) * 1.15, v0, 1.05, 1.7, (34, 42, 64), 0.0)
         return np.asarray(picture, np.float32)
 
-    def _metal(self, tone: Picture, colour: Colour) -> Picture:
+    def _metal(self, tone: Picture, color: Color) -> Picture:
         u, v = self._axes()
         pitch = 0.35
         shade = np.where(v < 0, 1 + (self._slope((0, -1)) - 1) * pitch, 1 + (self._slope((0, 1)) - 1) * pitch)
         ribs = 1 - 0.09 * (np.mod(u / (0.6 if self._scale > 8 else 1.0), 1) < 0.3)
         sheets = 1 + 0.025 * np.sign(np.sin(u * 1.1 + 2 * np.sin(u * 0.37)))
         level = tone * shade * ribs * sheets
-        picture = (level[..., None] * np.array(colour, np.float32)).astype(np.float32)
+        picture = (level[..., None] * np.array(color, np.float32)).astype(np.float32)
         ridge = np.broadcast_to(np.abs(v) < 0.25, tone.shape)
         picture[ridge] *= 1.12
         rust = drift(self._rng, self._rows, self._columns, max(3.0, 4 * self._scale), 2)
@@ -226,7 +225,7 @@ class RoofPainter:
         return np.asarray(cv2.GaussianBlur(picture, (0, 0), 0.5), np.float32)
 
 
-_WALLS: tuple[Colour, ...] = (
+_WALLS: tuple[Color, ...] = (
     (196, 188, 174),
     (176, 162, 146),
     (206, 204, 198),
@@ -237,7 +236,7 @@ _WALLS: tuple[Colour, ...] = (
 
 @dataclass(frozen=True)
 class Building:
-    """An upright box, metres and radians; its length runs along `heading`."""
+    """An upright box in meters and radians; its length runs along `heading`."""
 
     x: float
     y: float
@@ -246,12 +245,12 @@ class Building:
     heading: float
     height: float
     roof: RoofKind
-    roof_colour: Colour
-    wall_colour: Colour
+    roof_color: Color
+    wall_color: Color
 
     @property
     def footprint(self) -> FloatArray:
-        """Its corners (4, 2) on the ground."""
+        """Corners (4, 2) on the ground."""
         return oriented((self.x, self.y), self.length, self.width, self.heading)
 
 
@@ -265,7 +264,7 @@ def make_building(
     height: float,
     roof: RoofKind,
 ) -> Building:
-    """A building with drawn paint; ridges run along the longer side."""
+    """Return a building with a random color; the ridge runs along the longer side."""
     if width > length:
         length, width, heading = width, length, heading + np.pi / 2
     paints = ROOF_PAINTS[roof]
@@ -276,29 +275,29 @@ def make_building(
     return Building(x, y, length, width, heading, height, roof, (red, green, blue), wall)
 
 
-def building_sprite(rng: np.random.Generator, building: Building, view: View, sun: Sun) -> Sprite | None:
-    """The building as it appears in the frame."""
-    ground = view.to_pixels(building.footprint)
-    crown = view.to_pixels(building.footprint, building.height)
+def building_sprite(rng: np.random.Generator, building: Building, camera: Camera, sun: Sun) -> Sprite | None:
+    """Return the building as it appears in the image, or None if it is outside."""
+    ground = camera.to_pixels(building.footprint)
+    crown = camera.to_pixels(building.footprint, building.height)
     corners = np.concatenate([ground, crown])
     low = np.maximum(np.floor(corners.min(0)).astype(int) - 2, 0)
-    high = np.minimum(np.ceil(corners.max(0)).astype(int) + 2, (view.width, view.height))
+    high = np.minimum(np.ceil(corners.max(0)).astype(int) + 2, (camera.width, camera.height))
     if np.any(high - low < 1):
         return None
     columns, rows = high - low
-    colour: ByteArray = np.zeros((rows, columns, 3), np.uint8)
+    color: ByteArray = np.zeros((rows, columns, 3), np.uint8)
     mask: ByteArray = np.zeros((rows, columns), np.uint8)
     for k in range(4):
         edge = [k, (k + 1) % 4]
         normal = building.heading + (k - 1) * np.pi / 2
         light = 0.62 + 0.3 * sun.darkness * sun.facing(normal)
-        _wall(colour, mask, ground[edge] - low, crown[edge] - low, dim(building.wall_colour, light), building)
-    scale = view.pixels_per_metre * view.altitude / (view.altitude - building.height)
+        _wall(color, mask, ground[edge] - low, crown[edge] - low, dim(building.wall_color, light), building)
+    scale = camera.pixels_per_meter * camera.altitude / (camera.altitude - building.height)
     toward = sun.azimuth + np.pi - building.heading
     painter = RoofPainter(
         rng, building.length, building.width, scale, np.array([np.cos(toward), np.sin(toward)]), sun.darkness
     )
-    picture = painter.paint(building.roof, building.roof_colour)
+    picture = painter.paint(building.roof, building.roof_color)
     height, width = picture.shape[:2]
     source = np.array([[0, 0], [width, 0], [width, height]], np.float32) - np.float32(0.5)
     target = (crown[:3] - low - 0.5).astype(np.float32)
@@ -308,18 +307,18 @@ def building_sprite(rng: np.random.Generator, building: Building, view: View, su
     cover = cv2.warpAffine(np.ones((height, width), np.float32), warp, size, flags=cv2.INTER_LINEAR)
     alpha = np.asarray(cover, np.float32)
     below = 1 - alpha
-    blended = colour * below[..., None] + roof
+    blended = color * below[..., None] + roof
     coverage = mask.astype(np.float32) / np.float32(255) * below + alpha
     return Sprite(int(low[0]), int(low[1]), blended.astype(np.float32), coverage)
 
 
 def _wall(
-    colour: ByteArray, mask: ByteArray, foot: FloatArray, eave: FloatArray, paint: Colour, building: Building
+    color: ByteArray, mask: ByteArray, foot: FloatArray, eave: FloatArray, paint: Color, building: Building
 ) -> None:
-    """One wall between its foot (2, 2) and its eave (2, 2), with rows of windows if there is room to see them."""
+    """Draw one wall between its foot (2, 2) and its eave (2, 2), with windows where they are large enough to see."""
     quad = np.concatenate([foot, eave[::-1]])
     fixed = [fixed_point(quad)]
-    cv2.fillPoly(colour, fixed, paint, cv2.LINE_AA, SUBPIXEL_BITS)
+    cv2.fillPoly(color, fixed, paint, cv2.LINE_AA, SUBPIXEL_BITS)
     cv2.fillPoly(mask, fixed, 255, cv2.LINE_AA, SUBPIXEL_BITS)
     span = float(np.hypot(*(foot[1] - foot[0])))
     drop = float(np.hypot(*(eave[0] - foot[0])))
@@ -336,4 +335,4 @@ def _wall(
                 (foot[0] + (foot[1] - foot[0]) * along) * (1 - up) + (eave[0] + (eave[1] - eave[0]) * along) * up
                 for along, up in ((near, bottom), (far, bottom), (far, top), (near, top))
             ]
-            cv2.fillPoly(colour, [fixed_point(np.array(window))], glass, cv2.LINE_AA, SUBPIXEL_BITS)
+            cv2.fillPoly(color, [fixed_point(np.array(window))], glass, cv2.LINE_AA, SUBPIXEL_BITS)

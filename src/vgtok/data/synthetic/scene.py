@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import cv2
@@ -10,26 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.data.synthetic.buildings import Building, building_sprite
-from vgtok.data.synthetic.casting import paint
-from vgtok.data.synthetic.geometry import SUBPIXEL_BITS, ByteArray, Field, View, fixed_point, oriented
-from vgtok.data.synthetic.ground import Ground, Material
-from vgtok.data.synthetic.layouts import LAYOUT_BUILDERS
-from vgtok.data.synthetic.lighting import ShadowMap, Sun, darken, draw_sensor, expose
-from vgtok.data.synthetic.objects import NAMES, Actor, Sprite, mix
-from vgtok.data.synthetic.stage import Occupancy, Pole, Stage
-from vgtok.data.synthetic.vegetation import CrownBank, Tree
-from vgtok.defaults import DEFAULT_CANVAS
+from vgtok.data.synthetic.country import lay_highway, lay_village
+from vgtok.data.synthetic.geometry import SUBPIXEL_BITS, ByteArray, Camera, Field, fixed_point, oriented
+from vgtok.data.synthetic.ground import CrownBank, Ground, Surface, Tree
+from vgtok.data.synthetic.harbor import lay_harbor
+from vgtok.data.synthetic.objects import NAMES, Actor, ShadowMap, Sprite, Sun, darken, draw_sensor, expose, mix
+from vgtok.data.synthetic.stage import Occupancy, Pole, Stage, paint
+from vgtok.data.synthetic.town import lay_parking, lay_street
 from vgtok.errors import InputError
 
 SMALLEST_SIDE = 4
-"""An object whose visible part is shorter than this, in pixels, is left out of the scene altogether."""
+"""An object whose visible part is shorter than this, in pixels, is not drawn."""
 
 InstanceMap = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class Backdrop:
-    """All that does not move: ground (H, W, 3), what hangs over it, and its shadows (H, W) in 0..1."""
+    """Everything static: ground (H, W, 3), what covers it from above, and its shadows (H, W) in 0..1."""
 
     ground: ByteArray
     overlay: ByteArray
@@ -39,22 +37,22 @@ class Backdrop:
 
 def make_backdrop(stage: Stage, rng: np.random.Generator) -> Backdrop:
     """Texture the ground, raise buildings, trees and poles, and cast their shadows."""
-    view, sun = stage.view, stage.sun
+    camera, sun = stage.camera, stage.sun
     ground = stage.ground.textured(rng)
-    shadows = ShadowMap(view, sun)
+    shadows = ShadowMap(camera, sun)
     for building in stage.buildings:
         shadows.cast_prism(building.footprint, building.height)
     building_shade = shadows.coverage.copy()
-    crowns = CrownBank(rng, view, sun)
+    crowns = CrownBank(rng, camera, sun)
     for tree in stage.trees:
         crowns.cast(tree, sun, shadows)
     overlay: ByteArray = np.zeros_like(ground)
     cover: ByteArray = np.zeros(ground.shape[:2], np.uint8)
     standing: list[Building | Tree] = [*stage.buildings, *stage.trees]
-    # What is nearer the camera's axis leans over what is farther out.
+    # Things nearer the axis of the camera lean over those farther out.
     for thing in sorted(standing, key=lambda thing: (thing.height > 0, -np.hypot(thing.x, thing.y))):
         if isinstance(thing, Building):
-            sprite = building_sprite(rng, thing, view, sun)
+            sprite = building_sprite(rng, thing, camera, sun)
         else:
             sprite = crowns.sprite(thing, _shade_at(stage, building_shade, thing))
         if sprite is not None:
@@ -65,9 +63,9 @@ def make_backdrop(stage: Stage, rng: np.random.Generator) -> Backdrop:
 
 
 def _shade_at(stage: Stage, building_shade: ByteArray, tree: Tree) -> float:
-    """How much darker a tree is for standing in a building's shadow."""
-    x, y = np.floor(stage.view.to_pixels([(tree.x, tree.y)])[0]).astype(int)
-    if 0 <= x < stage.view.width and 0 <= y < stage.view.height and building_shade[y, x] > 127:
+    """Return how much a building's shadow darkens a tree."""
+    x, y = np.floor(stage.camera.to_pixels([(tree.x, tree.y)])[0]).astype(int)
+    if 0 <= x < stage.camera.width and 0 <= y < stage.camera.height and building_shade[y, x] > 127:
         return stage.sun.darkness * 0.55
     return 0.0
 
@@ -80,33 +78,35 @@ def _lay(sprite: Sprite, overlay: ByteArray, cover: ByteArray) -> None:
 
 
 def _raise_pole(stage: Stage, pole: Pole, overlay: ByteArray, cover: ByteArray, shadows: ShadowMap) -> None:
-    """A post that leans outwards, its arm, the lamp at its end, and the shadow of it all."""
-    view = stage.view
+    """Draw a post that leans outwards, its arm, the lamp at its end, and their shadow."""
+    camera = stage.camera
     foot = np.array([[pole.x, pole.y]])
     tip = foot + pole.arm * np.array([np.cos(pole.heading), np.sin(pole.heading)])
-    thickness = max(1, round(pole.girth * view.pixels_per_metre))
-    post = np.concatenate([view.to_pixels(foot), view.to_pixels(foot, pole.height), view.to_pixels(tip, pole.height)])
-    lamp = view.to_pixels(oriented(tip[0], 0.8, 0.35, pole.heading), pole.height)
+    thickness = max(1, round(pole.girth * camera.pixels_per_meter))
+    post = np.concatenate(
+        [camera.to_pixels(foot), camera.to_pixels(foot, pole.height), camera.to_pixels(tip, pole.height)]
+    )
+    lamp = camera.to_pixels(oriented(tip[0], 0.8, 0.35, pole.heading), pole.height)
     shade = np.concatenate([foot, foot + stage.sun.offset(pole.height), tip + stage.sun.offset(pole.height)])
-    for canvas, colour in ((overlay, pole.colour), (cover, (255.0, 255.0, 255.0))):
-        cv2.polylines(canvas, [fixed_point(post)], False, colour, thickness, cv2.LINE_AA, SUBPIXEL_BITS)
-        bright = mix(colour, (255, 255, 255), 0.5)
+    for canvas, color in ((overlay, pole.color), (cover, (255.0, 255.0, 255.0))):
+        cv2.polylines(canvas, [fixed_point(post)], False, color, thickness, cv2.LINE_AA, SUBPIXEL_BITS)
+        bright = mix(color, (255, 255, 255), 0.5)
         cv2.fillPoly(canvas, [fixed_point(lamp)], bright, cv2.LINE_AA, SUBPIXEL_BITS)
-    pixels = [fixed_point(view.to_pixels(shade))]
+    pixels = [fixed_point(camera.to_pixels(shade))]
     cv2.polylines(shadows.coverage, pixels, False, 200, thickness, cv2.LINE_AA, SUBPIXEL_BITS)
 
 
 def visible_actors(
     stage: Stage, backdrop: Backdrop, actors: Sequence[Actor]
 ) -> tuple[list[Actor], list[Sprite], InstanceMap]:
-    """The actors worth drawing, their sprites, and whose pixel is whose: (H, W), 0 for nobody, i + 1 for actor i.
+    """Return the actors to draw, their sprites, and the owner of each pixel: (H, W), 0 for none, i + 1 for actor i.
 
-    A pixel belongs to the last actor that covers at least half of it, unless something hangs over it.
+    A pixel belongs to the last actor that covers at least half of it, unless something covers it from above.
     """
     instances: InstanceMap = np.zeros(backdrop.overlay_cover.shape, np.int32)
     candidates: list[tuple[Actor, Sprite]] = []
     for actor in actors:
-        sprite = paint(actor, stage.view)
+        sprite = paint(actor, stage.camera)
         if sprite is None:
             continue
         candidates.append((actor, sprite))
@@ -123,7 +123,7 @@ def visible_actors(
 
 
 def instance_boxes(instances: InstanceMap, sprites: Sequence[Sprite]) -> NDArray[np.float32]:
-    """Tight boxes (N, 4) around the pixels each sprite owns; zeros where it owns none."""
+    """Return tight boxes (N, 4) around the pixels each sprite owns; zeros where it owns none."""
     boxes = np.zeros((len(sprites), 4), np.float32)
     for k, sprite in enumerate(sprites):
         rows, columns = sprite.coverage.shape
@@ -140,9 +140,9 @@ def instance_boxes(instances: InstanceMap, sprites: Sequence[Sprite]) -> NDArray
 
 
 def paint_picture(stage: Stage, backdrop: Backdrop, actors: Sequence[Actor], sprites: Sequence[Sprite]) -> ByteArray:
-    """The clean picture (H, W, 3), before the camera."""
+    """Return the clean picture (H, W, 3), before the sensor."""
     picture = backdrop.ground.copy()
-    moving = ShadowMap(stage.view, stage.sun)
+    moving = ShadowMap(stage.camera, stage.sun)
     for actor in actors:
         moving.cast_actor(actor)
     # A shadow inside a shadow is no darker.
@@ -157,37 +157,45 @@ def paint_picture(stage: Stage, backdrop: Backdrop, actors: Sequence[Actor], spr
     return picture
 
 
-LAYOUTS = tuple(LAYOUT_BUILDERS)
-"""The kinds of place a scene can be."""
+_LAYOUT_BUILDERS: dict[str, Callable[[Stage], None]] = {
+    "street": lay_street,
+    "highway": lay_highway,
+    "parking": lay_parking,
+    "village": lay_village,
+    "harbour": lay_harbor,
+}
 
-SMALLEST_FRAME = 64
+LAYOUTS = tuple(_LAYOUT_BUILDERS)
+"""Names of the layouts."""
+
+SMALLEST_SCENE = 64
 """The least width and height of a scene, in pixels."""
 
 MOST_PIXELS = 2**28
-"""The most pixels of a scene, 16384 x 16384: every one takes some forty bytes to draw."""
+"""The most pixels of a scene, 16384 x 16384: each takes about forty bytes to draw."""
 
 
 @dataclass(frozen=True)
 class SceneConfig:
-    """What to fix about a scene; whatever is None is drawn from the seed."""
+    """Properties of a scene; those that are None are drawn from the seed."""
 
     layout: str | None = None
     """One of `LAYOUTS`: street, highway, parking, village, harbour."""
-    pixels_per_metre: float | None = None
-    """Ground sample density. At 10 a car is about 46 px long and a person 7; below 5 people vanish."""
+    pixels_per_meter: float | None = None
+    """Ground sample density. At 10 a car is about 46 px long and a person 7; below 5 people are too small to draw."""
     traffic: float | None = None
-    """How full the roads, bays and waters are, from 0 (nearly empty) to 1 (rush hour)."""
+    """Density of vehicles and ships, from 0 (nearly empty) to 1 (rush hour)."""
     crowd: float | None = None
-    """How many people are about, from 0 (none) to 1 and more."""
+    """Density of people, from 0 (none) to 2."""
     water: float | None = None
-    """Share of a harbour's frame that is water, from 0 to 1; other layouts have none."""
+    """Share of water in a harbour scene, from 0 to 1; other layouts have none."""
 
     def __post_init__(self) -> None:
-        """Refuse values no scene can be drawn from."""
+        """Raise `InputError` for values no scene can be drawn from."""
         if self.layout is not None and self.layout not in LAYOUTS:
             raise InputError(f"layout: must be one of {', '.join(LAYOUTS)}, not {self.layout!r}")
-        if self.pixels_per_metre is not None and not 1 <= self.pixels_per_metre <= 100:
-            raise InputError(f"pixels_per_metre: must lie in 1..100, not {self.pixels_per_metre}")
+        if self.pixels_per_meter is not None and not 1 <= self.pixels_per_meter <= 100:
+            raise InputError(f"pixels_per_meter: must lie in 1..100, not {self.pixels_per_meter}")
         for name in ("traffic", "crowd", "water"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= (2 if name == "crowd" else 1):
@@ -196,10 +204,10 @@ class SceneConfig:
 
 @dataclass(frozen=True)
 class Setting:
-    """A `SceneConfig` with every draw made; the fields mean the same."""
+    """A `SceneConfig` with every value set."""
 
     layout: str
-    pixels_per_metre: float
+    pixels_per_meter: float
     traffic: float
     crowd: float
     water: float
@@ -218,21 +226,19 @@ class Scene:
     instances: NDArray[np.int32]
     """(H, W) 0 where no object is visible, i + 1 on the visible pixels of object i."""
     setting: Setting
-    """What the configuration fixed and what the seed drew."""
+    """The configuration with the values the seed drew."""
     names: tuple[str, ...] = field(default=NAMES)
     """The ten classes of VisDrone in its order, then ship."""
 
 
-def render_scene(
-    seed: int, width: int = DEFAULT_CANVAS[0], height: int = DEFAULT_CANVAS[1], config: SceneConfig | None = None
-) -> Scene:
-    """Draw the scene of a seed.
+def render_scene(seed: int, width: int = 2048, height: int = 1152, config: SceneConfig | None = None) -> Scene:
+    """Render the scene of a seed.
 
     The same seed, size and configuration give the same bytes on any number of threads, for one version of OpenCV
     (its rounding of drawn edges has changed between versions).
     """
-    if width < SMALLEST_FRAME or height < SMALLEST_FRAME:
-        raise InputError(f"size: a scene is at least {SMALLEST_FRAME} px wide and high, not {width} x {height}")
+    if width < SMALLEST_SCENE or height < SMALLEST_SCENE:
+        raise InputError(f"size: a scene is at least {SMALLEST_SCENE} px wide and high, not {width} x {height}")
     if width * height > MOST_PIXELS:
         raise InputError(f"size: a scene has at most {MOST_PIXELS} pixels, not {width} x {height}")
     if seed < 0:
@@ -244,7 +250,7 @@ def render_scene(
 
 
 def resolve(seed: int, config: SceneConfig) -> Setting:
-    """Fill in what a configuration leaves open."""
+    """Return the configuration with its open values drawn from the seed."""
     rng = _stream(seed, "config")
     weights = np.array([0.38, 0.14, 0.18, 0.16, 0.14])
     layout = LAYOUTS[int(rng.choice(len(LAYOUTS), p=weights))]
@@ -256,7 +262,7 @@ def resolve(seed: int, config: SceneConfig) -> Setting:
     )
     return Setting(
         layout=layout if config.layout is None else config.layout,
-        pixels_per_metre=density if config.pixels_per_metre is None else config.pixels_per_metre,
+        pixels_per_meter=density if config.pixels_per_meter is None else config.pixels_per_meter,
         traffic=traffic if config.traffic is None else config.traffic,
         crowd=crowd if config.crowd is None else config.crowd,
         water=water if config.water is None else config.water,
@@ -264,12 +270,12 @@ def resolve(seed: int, config: SceneConfig) -> Setting:
 
 
 def furnish(seed: int, width: int, height: int, setting: Setting) -> Stage:
-    """Lay out a scene: ground drawn, everything else placed, nothing rendered yet."""
+    """Lay out a scene: draw the ground and place everything else; nothing is rendered yet."""
     rng = _stream(seed, "layout")
-    span = float(np.hypot(width, height)) / setting.pixels_per_metre
+    span = float(np.hypot(width, height)) / setting.pixels_per_meter
     angle = float(rng.normal(0, 0.22)) + float(rng.choice([0.0, np.pi / 2, np.pi, -np.pi / 2]))
-    # A field of view near 55 degrees; the floor keeps towers below the camera in small frames.
-    view = View(width, height, setting.pixels_per_metre, angle, max(110.0, span * 0.95))
+    # A field of view near 55 degrees; the floor keeps towers below the camera in small images.
+    camera = Camera(width, height, setting.pixels_per_meter, angle, max(110.0, span * 0.95))
     overcast = rng.random() < 0.15
     sun = Sun(
         azimuth=float(rng.uniform(0, 2 * np.pi)),
@@ -277,9 +283,9 @@ def furnish(seed: int, width: int, height: int, setting: Setting) -> Stage:
         darkness=float(rng.uniform(0.16, 0.26) if overcast else rng.uniform(0.42, 0.6)),
         softness=float(rng.uniform(0.4, 0.8) if overcast else rng.uniform(0.05, 0.12)),
     )
-    ground = Ground(view, (104, 114, 68), Material.GRASS)
-    stage = Stage(view, sun, rng, ground, setting.traffic, setting.crowd, setting.water, Occupancy(view))
-    LAYOUT_BUILDERS[setting.layout](stage)
+    ground = Ground(camera, (104, 114, 68), Surface.GRASS)
+    stage = Stage(camera, sun, rng, ground, setting.traffic, setting.crowd, setting.water, Occupancy(camera))
+    _LAYOUT_BUILDERS[setting.layout](stage)
     return stage
 
 
@@ -297,5 +303,5 @@ _STREAMS = {"layout": 1, "backdrop": 2, "sensor": 3, "config": 4}
 
 
 def _stream(seed: int, purpose: str) -> np.random.Generator:
-    """Its own generator for each purpose, so that one more tree does not change the noise."""
+    """Return a separate generator per purpose, so that one more tree does not change the noise."""
     return np.random.default_rng((seed, _STREAMS[purpose]))

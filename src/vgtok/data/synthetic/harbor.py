@@ -1,12 +1,11 @@
-"""A harbour: a quay with containers, sheds and parking, ships along it and under way on the water."""
+"""Harbor layout: a quay with containers, sheds and parking, ships along it and on the water."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from vgtok.data.synthetic.casting import make_ship
-from vgtok.data.synthetic.geometry import Colour, FloatArray, Path, convex_hull, oriented, rectangle, rotate
-from vgtok.data.synthetic.ground import Material
+from vgtok.data.synthetic.geometry import Color, FloatArray, Polyline, convex_hull, oriented, rectangle, rotate
+from vgtok.data.synthetic.ground import Surface
 from vgtok.data.synthetic.objects import Actor, Kind
 from vgtok.data.synthetic.plots import parking_lot, works
 from vgtok.data.synthetic.roads import (
@@ -21,9 +20,9 @@ from vgtok.data.synthetic.roads import (
     stroll,
     wear_lanes,
 )
-from vgtok.data.synthetic.stage import Pole, Stage
+from vgtok.data.synthetic.stage import Pole, Stage, make_ship
 
-_CONTAINERS: tuple[Colour, ...] = (
+_CONTAINERS: tuple[Color, ...] = (
     (148, 60, 48),
     (52, 90, 130),
     (72, 112, 86),
@@ -33,15 +32,15 @@ _CONTAINERS: tuple[Colour, ...] = (
 )
 
 
-def lay_harbour(stage: Stage) -> None:
-    """Draw the water, then the land from the quay wall backwards."""
+def lay_harbor(stage: Stage) -> None:
+    """Draw the water, then the land behind the quay wall."""
     rng = stage.rng
-    reach = stage.view.radius + 14
-    half_height = stage.view.height / stage.view.pixels_per_metre / 2
+    reach = stage.camera.radius + 14
+    half_height = stage.camera.height / stage.camera.pixels_per_meter / 2
     quay = half_height * (1 - 2 * stage.water)
     tone = rng.uniform(0.85, 1.15)
-    sea: Colour = (46 * tone, 72 * tone, 80 * tone)
-    stage.ground.fill(rectangle(-reach, -reach, reach, reach), sea, Material.WATER)
+    sea: Color = (46 * tone, 72 * tone, 80 * tone)
+    stage.ground.fill(rectangle(-reach, -reach, reach, reach), sea, Surface.WATER)
     _ripples(stage, quay, reach, sea)
     _sail(stage, quay + 26, reach, sea)
     # The land comes after the wakes, which may run up to the wall.
@@ -51,42 +50,42 @@ def lay_harbour(stage: Stage) -> None:
     _moor(stage, quay, reach)
 
 
-def _ripples(stage: Stage, quay: float, reach: float, sea: Colour) -> None:
-    """Short crests and troughs across one wind direction."""
+def _ripples(stage: Stage, quay: float, reach: float, sea: Color) -> None:
+    """Draw short crests and troughs across one wind direction."""
     rng = stage.rng
     wind = rng.uniform(0, np.pi)
     area = 2 * reach * max(0.0, reach - quay)
     for _ in range(int(min(9000, area * 0.22))):
         x, y = rng.uniform(-reach, reach), rng.uniform(quay, reach)
-        if stage.view.sees((x, y), 1):
+        if stage.camera.sees((x, y), 1):
             tone = 1 + rng.choice([-1, 1]) * rng.uniform(0.03, 0.11)
-            colour = (sea[0] * tone, sea[1] * tone, sea[2] * tone)
+            color = (sea[0] * tone, sea[1] * tone, sea[2] * tone)
             crest = rotate(
                 np.array([[-1.0, 0.0], [0.0, 0.12], [1.0, 0.0]]) * rng.uniform(0.4, 1.6),
                 wind + rng.normal(0, 0.25),
             )
-            stage.ground.stroke(crest + np.array([x, y]), 0.1, colour)
+            stage.ground.stroke(crest + np.array([x, y]), 0.1, color)
 
 
 def _land(stage: Stage, quay: float, reach: float) -> None:
     rng, ground = stage.rng, stage.ground
-    concrete: Colour = (152, 149, 142)
-    ground.fill(rectangle(-reach, -reach, reach, quay), concrete, Material.PAVING)
+    concrete: Color = (152, 149, 142)
+    ground.fill(rectangle(-reach, -reach, reach, quay), concrete, Surface.PAVING)
     for x in np.arange(-reach, reach, 8.0):
         ground.stroke(np.array([[x, quay - 16], [x, quay]]), 0.06, (132, 130, 124))
     for back in (0.0, 8.0):
         ground.stroke(np.array([[-reach, quay - back], [reach, quay - back]]), 0.06, (132, 130, 124))
     # Fenders and the wet foot of the wall.
-    ground.stroke(np.array([[-reach, quay + 0.2], [reach, quay + 0.2]]), 0.7, (62, 62, 60), Material.PAVING)
-    ground.stroke(np.array([[-reach, quay - 0.4], [reach, quay - 0.4]]), 0.45, YELLOW, Material.PAINT)
+    ground.stroke(np.array([[-reach, quay + 0.2], [reach, quay + 0.2]]), 0.7, (62, 62, 60), Surface.PAVING)
+    ground.stroke(np.array([[-reach, quay - 0.4], [reach, quay - 0.4]]), 0.45, YELLOW, Surface.PAINT)
     for x in np.arange(-reach + 3, reach, 6.0):
-        ground.fill(oriented((x, quay + 0.5), 0.9, 0.7, 0), (28, 28, 30), Material.PAVING)
-        ground.fill(oriented((x + 3, quay - 1.4), 0.5, 0.5, 0), (52, 52, 54), Material.PAVING)
+        ground.fill(oriented((x, quay + 0.5), 0.9, 0.7, 0), (28, 28, 30), Surface.PAVING)
+        ground.fill(oriented((x + 3, quay - 1.4), 0.5, 0.5, 0), (52, 52, 54), Surface.PAVING)
     for rail in (3.5, 13.5):
         ground.stroke(np.array([[-reach, quay - rail], [reach, quay - rail]]), 0.12, (96, 90, 84))
-    stroll(stage, Path([[-reach, quay - 4], [reach, quay - 4]]), 0.0, 3.0, 0.10)
+    stroll(stage, Polyline([[-reach, quay - 4], [reach, quay - 4]]), 0.0, 3.0, 0.10)
     _container_yard(stage, quay - 33, quay - 17, reach)
-    road = Road(Path([[-reach, quay - 41.5], [reach, quay - 41.5]]), 1, 3.4, 0.0, 0.6, 2.5)
+    road = Road(Polyline([[-reach, quay - 41.5], [reach, quay - 41.5]]), 1, 3.4, 0.0, 0.6, 2.5)
     lay_asphalt(ground, [road.path.ribbon(-road.half_width, road.half_width)], (96, 96, 97))
     wear_lanes(stage, road)
     paint_lanes(stage, road, 0, road.path.length)
@@ -104,7 +103,7 @@ def _land(stage: Stage, quay: float, reach: float) -> None:
 
 
 def _container_yard(stage: Stage, top: float, bottom: float, reach: float) -> None:
-    """Stacks of containers in painted rows, with lorries between them."""
+    """Draw stacks of containers in painted rows, with trucks between them."""
     rng = stage.rng
     for x in np.arange(-reach, reach, 15.0):
         stage.ground.outline(rectangle(x + 0.6, top, x + 13.4, bottom), 0.12, WHITE)
@@ -115,44 +114,44 @@ def _container_yard(stage: Stage, top: float, bottom: float, reach: float) -> No
             continue
         for row in np.arange(top + 1.6, bottom - 1, 2.7):
             for column in (x + 3.8, x + 10.1):
-                if stage.chance(0.2) or not stage.view.sees((column, row), 6):
+                if stage.chance(0.2) or not stage.camera.sees((column, row), 6):
                     continue
                 stage.occupancy.claim(oriented((column, row), 6.1, 2.4, 0.0))
                 _container(stage, column, row, int(rng.integers(1, 4)))
 
 
 def _container(stage: Stage, x: float, y: float, tiers: int) -> None:
-    """A stack of containers, drawn flat: sides by perspective, ribbed lids."""
-    view, ground = stage.view, stage.ground
+    """Draw a stack of containers on the ground: sides by perspective, ribbed lids."""
+    camera, ground = stage.camera, stage.ground
     paint = _CONTAINERS[int(stage.rng.integers(len(_CONTAINERS)))]
     tone = stage.rng.uniform(0.85, 1.1)
-    colour: Colour = (paint[0] * tone, paint[1] * tone, paint[2] * tone)
+    color: Color = (paint[0] * tone, paint[1] * tone, paint[2] * tone)
     foot = oriented((x, y), 6.1, 2.44, 0.0)
-    grow = view.altitude / (view.altitude - 2.6 * tiers)
+    grow = camera.altitude / (camera.altitude - 2.6 * tiers)
     lid = foot * grow
     shadow = convex_hull(foot, foot + stage.sun.offset(2.6 * tiers * 0.6))
-    ground.fill(shadow, (74, 74, 78), Material.PAVING)
-    ground.fill(convex_hull(foot, lid), (colour[0] * 0.55, colour[1] * 0.55, colour[2] * 0.55), Material.COURT)
-    ground.fill(lid, colour, Material.COURT)
+    ground.fill(shadow, (74, 74, 78), Surface.PAVING)
+    ground.fill(convex_hull(foot, lid), (color[0] * 0.55, color[1] * 0.55, color[2] * 0.55), Surface.COURT)
+    ground.fill(lid, color, Surface.COURT)
     for u in np.arange(-2.6, 2.7, 0.65):
         rib: FloatArray = np.array([[x + u, y - 1.2], [x + u, y + 1.2]]) * grow
-        ground.stroke(rib, 0.06, (colour[0] * 0.86, colour[1] * 0.86, colour[2] * 0.86))
+        ground.stroke(rib, 0.06, (color[0] * 0.86, color[1] * 0.86, color[2] * 0.86))
 
 
 def _cranes(stage: Stage, quay: float, reach: float) -> None:
-    """Quay cranes: four legs on the rails, two beams from the stacks out over the water."""
-    paint: Colour = ((188, 150, 62), (70, 104, 150), (164, 74, 58))[int(stage.rng.integers(3))]
+    """Place quay cranes: four legs on the rails, two beams from the stacks out over the water."""
+    paint: Color = ((188, 150, 62), (70, 104, 150), (164, 74, 58))[int(stage.rng.integers(3))]
     for x in np.arange(-reach + stage.rng.uniform(10, 50), reach, stage.rng.uniform(60, 110)):
         for side in (-3.2, 3.2):
             for rail in (3.5, 13.5):
-                stage.ground.fill(oriented((x + side, quay - rail), 2.6, 1.2, 0.0), (70, 70, 72), Material.PAVING)
+                stage.ground.fill(oriented((x + side, quay - rail), 2.6, 1.2, 0.0), (70, 70, 72), Surface.PAVING)
                 stage.occupancy.claim(oriented((x + side, quay - rail), 2.6, 1.2, 0.0))
                 stage.poles.append(Pole(x + side, quay - rail, 14.0, 0.0 if side < 0 else np.pi, 6.4, 0.7, paint))
             stage.poles.append(Pole(x + side * 0.6, quay - 20.0, 14.0, np.pi / 2, 32.0, 0.9, paint))
 
 
 def _moor(stage: Stage, quay: float, reach: float) -> None:
-    """Ships made fast along the quay wall."""
+    """Place ships moored along the quay wall."""
     rng = stage.rng
     x = -reach + rng.uniform(0, 20)
     while x < reach:
@@ -168,7 +167,7 @@ def _moor(stage: Stage, quay: float, reach: float) -> None:
 
 
 def _pontoons(stage: Stage, quay: float, reach: float) -> None:
-    """Jetties with small boats on both sides, where the frame has the water for it."""
+    """Draw jetties with small boats on both sides."""
     rng = stage.rng
     for x in np.arange(-reach + rng.uniform(0, 60), reach, rng.uniform(70, 120)):
         if not stage.chance(0.7):
@@ -176,11 +175,11 @@ def _pontoons(stage: Stage, quay: float, reach: float) -> None:
         long = float(rng.uniform(20, 42))
         jetty = rectangle(x - 1.1, quay, x + 1.1, quay + long)
         stage.occupancy.claim(rectangle(x - 8, quay, x + 8, quay + 1))
-        stage.ground.fill(jetty + stage.sun.offset(0.8), (30, 44, 50), Material.WATER)
-        stage.ground.fill(jetty, (158, 138, 112), Material.COURT)
+        stage.ground.fill(jetty + stage.sun.offset(0.8), (30, 44, 50), Surface.WATER)
+        stage.ground.fill(jetty, (158, 138, 112), Surface.COURT)
         for y in np.arange(quay + 0.6, quay + long, 0.6):
             stage.ground.stroke(np.array([[x - 1.1, y], [x + 1.1, y]]), 0.05, (132, 114, 92))
-        stroll(stage, Path([[x, quay], [x, quay + long]]), 0.0, 0.6, 0.06)
+        stroll(stage, Polyline([[x, quay], [x, quay + long]]), 0.0, 0.6, 0.06)
         for y in np.arange(quay + 5, quay + long, 3.6):
             for side in (-1, 1):
                 if stage.chance(0.7):
@@ -192,8 +191,8 @@ def _pontoons(stage: Stage, quay: float, reach: float) -> None:
                     )
 
 
-def _sail(stage: Stage, start: float, reach: float, sea: Colour) -> None:
-    """Ships under way, each with its wake."""
+def _sail(stage: Stage, start: float, reach: float, sea: Color) -> None:
+    """Place moving ships, each with its wake."""
     rng = stage.rng
     area = 2 * reach * max(0.0, reach - start)
     for _ in range(rng.poisson(area / 2600 * (0.4 + stage.traffic))):
@@ -204,8 +203,8 @@ def _sail(stage: Stage, start: float, reach: float, sea: Colour) -> None:
             _wake(stage, ship, sea)
 
 
-def _wake(stage: Stage, ship: Actor, sea: Colour) -> None:
-    """Churned water astern, a calm lane behind it and the two arms of the bow wave."""
+def _wake(stage: Stage, ship: Actor, sea: Color) -> None:
+    """Draw foam behind a ship and the two arms of its bow wave."""
     rng = stage.rng
     length, width = ship.length, ship.width
     run = length * rng.uniform(2.0, 3.2)
@@ -225,10 +224,10 @@ def _wake(stage: Stage, ship: Actor, sea: Colour) -> None:
             stage.ground.soil(put(arm), 6 + 40 * (1 - share))
     count = int(60 + length * 14)
     for share in np.sort(rng.random(count))[::-1] ** 1.6:
-        centre = np.array([-length * 0.43 - run * share * 0.8, rng.normal(0, width * (0.13 + 0.16 * share))])
+        center = np.array([-length * 0.43 - run * share * 0.8, rng.normal(0, width * (0.13 + 0.16 * share))])
         _foam(
             stage,
-            put(oriented(centre, rng.uniform(0.2, 0.9), rng.uniform(0.1, 0.35), rng.normal(0, 0.4))),
+            put(oriented(center, rng.uniform(0.2, 0.9), rng.uniform(0.1, 0.35), rng.normal(0, 0.4))),
             sea,
             (1 - share) ** 1.5,
         )
@@ -238,7 +237,7 @@ def _wake(stage: Stage, ship: Actor, sea: Colour) -> None:
         _foam(stage, put(oriented((along, out), rng.uniform(0.3, 1.2), 0.18, 0.0)), sea, 0.8 * (1 - share))
 
 
-def _foam(stage: Stage, shape: FloatArray, sea: Colour, strength: float) -> None:
+def _foam(stage: Stage, shape: FloatArray, sea: Color, strength: float) -> None:
     fade = float(strength * stage.rng.uniform(0.2, 0.75))
     red, green, blue = (water + (foam - water) * fade for water, foam in zip(sea, (186, 200, 202), strict=True))
-    stage.ground.fill(shape, (red, green, blue), Material.WATER)
+    stage.ground.fill(shape, (red, green, blue), Surface.WATER)

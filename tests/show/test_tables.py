@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vgtok.show.plot import results_page
+from vgtok.show.tables import html_table, markdown_table, markdown_text, results_page
 from vgtok.study.registry import last_run
 
 
@@ -39,3 +39,11 @@ def test_what_holds_no_results_is_left_out(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "some.json").write_bytes(data)
     assert results_page(tmp_path).count("\n## ") == 1
     assert last_run("some", tmp_path) is None
+
+
+def test_cells_are_text_whatever_they_hold() -> None:
+    name = "<b>|[x](y)"
+    assert markdown_table(["", "value"], [[markdown_text(name), "1"]], numeric=True) == (
+        "|  | value |\n|---|---:|\n| \\<b\\>\\|\\[x\\](y) | 1 |"
+    )
+    assert html_table(["name"], [[name]]) == ("<table><tr><th>name</th></tr><tr><td>&lt;b&gt;|[x](y)</td></tr></table>")

@@ -1,4 +1,4 @@
-"""The first to see every request: framing, access, routes and uploads are checked before the application."""
+"""Middleware: checks framing, access, routes and uploads of every request before the application sees it."""
 
 import json
 import re
@@ -20,13 +20,13 @@ POLICY = (
     "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
 )
 
-# The framework builds the HTML components of its page with `new Function`, so 'unsafe-eval' cannot go.
+# The framework builds its HTML components with `new Function`, so 'unsafe-eval' is needed.
 _FOREIGN_META = re.compile(rb"<meta\b[^>]*https?://[^>]*>")
 _FOREIGN_EXAMPLE = re.compile(rb'"https://[^"]*/gradio-app/gradio/[^"]*"')
 
 
-class Cleaned:
-    """A `send` that adds the policy to every response and takes foreign hosts out of pages."""
+class CleanSend:
+    """A `send` that adds security headers to every response and removes foreign hosts from pages."""
 
     def __init__(self, send: Send) -> None:
         self.send = send
@@ -34,14 +34,14 @@ class Cleaned:
         self.page = b""
 
     async def __call__(self, message: Message) -> None:
-        """Send a message on, a page only once it is whole."""
+        """Forward a message; hold a page back until it is complete."""
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers["Content-Security-Policy"] = POLICY
             headers["Referrer-Policy"] = "no-referrer"
             headers["X-Content-Type-Options"] = "nosniff"
             if headers.get("content-type", "").startswith("text/html"):
-                # Its length is known once it is whole.
+                # Its length is known once it is complete.
                 self.start = message
                 return
         elif self.start is not None and message["type"] == "http.response.body":
@@ -59,7 +59,7 @@ class Cleaned:
 _EVENT = "/gradio_api/queue/join"
 _FILE = "/gradio_api/file="
 _SCRIPTS = ("/assets/", "/static/")
-"""Scripts and styles: these may be compressed; the rest is short, or pictures, or a page to be looked through."""
+"""Scripts and styles, which may be compressed; the rest is short, pictures, or a page to be cleaned."""
 
 _GET = (
     "/", "/theme.css", "/manifest.json", "/favicon.ico", "/gradio_api/queue/data", "/gradio_api/upload_progress",
@@ -68,7 +68,7 @@ _GET = (
 _POST = ("/api/tokenize", "/api/detect", "/gradio_api/upload", _EVENT)
 
 _EVENT_BYTES = 100 * 2**10
-"""An event names its file and a handful of settings."""
+"""An event holds a file name and a few settings."""
 
 
 class Guard:
@@ -78,14 +78,14 @@ class Guard:
         self.app, self.limits, self.access, self.intake, self.uploads = app, limits, access, intake, uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on if nothing speaks against it."""
+        """Check a request and pass it on, or refuse it."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        send = Cleaned(send)
+        send = CleanSend(send)
         try:
             headers = Headers(scope=scope)
             self.access.check_names(headers)
@@ -98,7 +98,7 @@ class Guard:
                 self.access.check_token(headers)
             self._check_length(scope, headers)
             if scope["path"] == _EVENT:
-                receive = await self._looked_through(receive, headers)
+                receive = await self._checked_event(receive, headers)
         except RefusedError as error:
             await _refusal(error)(scope, receive, send)
             return
@@ -108,19 +108,19 @@ class Guard:
         await self.app(scope, receive, send)
 
     def _check_route(self, scope: Scope) -> None:
-        """Refuse what neither page nor endpoint uses, and files that are not in the upload folder."""
+        """Refuse routes that neither page nor endpoint uses, and files outside the upload folder."""
         method, path = scope["method"], scope["path"]
         if method in ("GET", "HEAD") and path.startswith(_FILE):
             if not self.uploads.holds(path.removeprefix(_FILE)):
-                raise RefusedError(403, "file: only what was uploaded or made here can be fetched")
+                raise RefusedError(403, "file: only uploads and their results can be downloaded")
             return
         known = path in _POST if method == "POST" else path in _GET or path.startswith(_SCRIPTS)
-        # A deep link is the framework's way to hand a visitor's session to another.
+        # Deep links of the framework share a visitor's session with others.
         if method not in ("GET", "HEAD", "POST") or not known or b"deep_link" in scope["query_string"]:
-            raise RefusedError(404, f"path: there is nothing at this one for {method}")
+            raise RefusedError(404, f"path: no such route for {method}")
 
     def _entry(self, scope: Scope) -> RedirectResponse | None:
-        """The page without its token in the address, for a browser that brings the right one: it gets a cookie."""
+        """Exchange a valid token in the address for a cookie: redirect to the page without it."""
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if scope["path"] != "/" or not self.access.is_token(given):
             return None
@@ -129,7 +129,7 @@ class Guard:
         return answer
 
     def _check_length(self, scope: Scope, headers: Headers) -> None:
-        """What a request says of itself is enough to turn it away before it is sent."""
+        """Refuse a request by its Content-Length header, before its body is sent."""
         length = headers.get("content-length", "0")
         announced = int(length) if length.isdigit() and len(length) < 20 else 0
         if scope["path"] == _EVENT:
@@ -138,17 +138,17 @@ class Guard:
             return
         self.limits.check_bytes(announced - FORM_OVERHEAD, "upload")
 
-    async def _looked_through(self, receive: Receive, headers: Headers) -> Receive:
-        """The same request once its body is known to name no file but uploads."""
+    async def _checked_event(self, receive: Receive, headers: Headers) -> Receive:
+        """Return the body again after checking that it names no files but uploads."""
         with self.intake.body("request", _EVENT_BYTES) as body:
             data = await body.whole(receive)
         try:
             event = json.loads(data)
         except (ValueError, RecursionError):
-            raise RefusedError(400, "request: its body is not JSON") from None
+            raise RefusedError(400, "request: the body is not JSON") from None
         if not self._names_uploads_only(event, headers["host"]):
-            raise RefusedError(403, "frame: send the file itself; no other file is read, by path or by address")
-        # What was looked through, not what was sent: two readers of JSON may disagree about a key that comes twice.
+            raise RefusedError(403, "image: upload the file itself; no other file is read, by path or URL")
+        # What was checked, not what was sent: two JSON parsers may disagree about a duplicate key.
         waiting: list[Message] = [{"type": "http.request", "body": json.dumps(event).encode()}]
 
         async def again() -> Message:
@@ -157,7 +157,7 @@ class Guard:
         return again
 
     def _names_uploads_only(self, value: Any, host: str) -> bool:
-        """Whether every file in an event, anywhere in it, is one of the upload folder."""
+        """Return whether every file anywhere in an event is in the upload folder."""
         if isinstance(value, list):
             return all(self._names_uploads_only(part, host) for part in value)
         if not isinstance(value, dict):
@@ -170,20 +170,20 @@ class Guard:
         return all(self._names_uploads_only(part, host) for part in value.values())
 
     def _is_own(self, address: str, host: str) -> bool:
-        """Whether an address is this server's, of a file in the upload folder."""
+        """Return whether an address is of this server and of a file in the upload folder."""
         start, found, path = address.partition(_FILE)
         own = start == "" or start.lower() in (f"http://{host.lower()}", f"https://{host.lower()}")
         return bool(found) and own and self.uploads.holds(unquote(path))
 
 
 def _check_framing(headers: Headers) -> None:
-    """Refuse a request with two lengths: a proxy before this server may go by the other one."""
+    """Refuse a request with two lengths: a proxy in front of this server may use the other one."""
     if "transfer-encoding" in headers and "content-length" in headers:
-        raise RefusedError(400, "request: it has both a Content-Length and a Transfer-Encoding")
+        raise RefusedError(400, "request: has both Content-Length and Transfer-Encoding")
 
 
 def _refusal(error: RefusedError) -> JSONResponse:
     response = failure(error.status, str(error))
-    # What else comes on this connection may be the rest of a body, or made to look like a request.
+    # What follows on this connection may be the rest of a body, or look like a request.
     response.headers["Connection"] = "close"
     return response

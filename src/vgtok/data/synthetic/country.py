@@ -1,12 +1,12 @@
-"""Layouts of the country: a highway, and a village with fields."""
+"""Country layouts: a highway, and a village with fields."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from vgtok.data.synthetic.buildings import RoofKind
-from vgtok.data.synthetic.geometry import Colour, Path, disc, oriented, rectangle
-from vgtok.data.synthetic.ground import Material
+from vgtok.data.synthetic.geometry import Color, Polyline, disc, oriented, rectangle
+from vgtok.data.synthetic.ground import Surface
 from vgtok.data.synthetic.objects import Kind
 from vgtok.data.synthetic.plots import GRASS, dirt_track, field_patchwork, hedge, winding, works
 from vgtok.data.synthetic.roads import (
@@ -24,14 +24,14 @@ from vgtok.data.synthetic.stage import Pole, Stage
 
 
 def lay_highway(stage: Stage) -> None:
-    """Draw the land, the banks, the motorway and the service road."""
+    """Draw the land, the banks, the highway and the service road."""
     rng = stage.rng
-    reach = stage.view.radius + 14
+    reach = stage.camera.radius + 14
     bend = rng.uniform(-1, 1) / rng.uniform(350, 900)
     along = np.linspace(-reach, reach, 90)
-    half_height = stage.view.height / stage.view.pixels_per_metre / 2
+    half_height = stage.camera.height / stage.camera.pixels_per_meter / 2
     shift = rng.uniform(-0.25, 0.25) * half_height
-    path = Path(np.stack([along, shift + bend * along**2 / 2], 1))
+    path = Polyline(np.stack([along, shift + bend * along**2 / 2], 1))
     lanes = int(rng.integers(2, 5))
     road = Road(path, lanes, 3.6, float(rng.uniform(3.0, 7.0)), 3.0, 0.0)
     if stage.chance(0.6):
@@ -40,17 +40,17 @@ def lay_highway(stage: Stage) -> None:
         _industry(stage, reach, shift, road.half_width + 26)
     stage.clear_trees(path, road.half_width + 3)
     bank = road.half_width + 12
-    stage.ground.fill(path.ribbon(-bank, bank), (104, 114, 66), Material.GRASS)
+    stage.ground.fill(path.ribbon(-bank, bank), (104, 114, 66), Surface.GRASS)
     service_side = 1 if stage.chance(0.5) else -1
     service_offset = service_side * (road.half_width + 17)
-    service_path = Path(path.at(np.linspace(0, path.length, 90), service_offset)[0])
+    service_path = Polyline(path.at(np.linspace(0, path.length, 90), service_offset)[0])
     stage.clear_trees(service_path, 6)
     service = Road(service_path, 1, 3.1, 0.0, 0.4, 0.0)
-    stage.ground.fill(service_path.ribbon(-7, 7), (112, 116, 70), Material.GRASS)
+    stage.ground.fill(service_path.ribbon(-7, 7), (112, 116, 70), Surface.GRASS)
     tone = rng.uniform(96, 124)
-    asphalt: Colour = (tone, tone, tone)
-    lay_asphalt(stage.ground, [service_path.ribbon(-3.6, 3.6)], (tone * 0.92, tone * 0.92, tone * 0.9), kerb=False)
-    lay_asphalt(stage.ground, [path.ribbon(-road.half_width, road.half_width)], asphalt, kerb=False)
+    asphalt: Color = (tone, tone, tone)
+    lay_asphalt(stage.ground, [service_path.ribbon(-3.6, 3.6)], (tone * 0.92, tone * 0.92, tone * 0.9), curb=False)
+    lay_asphalt(stage.ground, [path.ribbon(-road.half_width, road.half_width)], asphalt, curb=False)
     _median(stage, road)
     for each, fast in ((road, True), (service, False)):
         wear_lanes(stage, each)
@@ -69,7 +69,7 @@ def lay_highway(stage: Stage) -> None:
 
 def _median(stage: Stage, road: Road) -> None:
     half = road.median / 2 - 0.4
-    stage.ground.fill(road.path.ribbon(-half, half), GRASS, Material.GRASS)
+    stage.ground.fill(road.path.ribbon(-half, half), GRASS, Surface.GRASS)
     if stage.chance(0.6):
         for station in np.arange(1, road.path.length, 1.5):
             place = road.path.at(station + stage.rng.normal(0, 0.25), stage.rng.normal(0, 0.25))[0][0]
@@ -77,7 +77,7 @@ def _median(stage: Stage, road: Road) -> None:
 
 
 def _barriers(stage: Stage, road: Road) -> None:
-    """Guard rails on the median and the outer edges, and lamps over the fast lanes."""
+    """Draw guard rails on the median and the outer edges, and lamps over the fast lanes."""
     stations = np.linspace(0, road.path.length, 120)
     for offset in (
         -road.half_width - 0.5,
@@ -87,10 +87,10 @@ def _barriers(stage: Stage, road: Road) -> None:
     ):
         rail = road.path.at(stations, offset)[0]
         stage.ground.stroke(rail + stage.sun.offset(0.5), 0.16, (70, 72, 66))
-        stage.ground.stroke(rail, 0.16, (182, 184, 184), Material.PAINT)
+        stage.ground.stroke(rail, 0.16, (182, 184, 184), Surface.PAINT)
     for station in np.arange(stage.rng.uniform(0, 40), road.path.length, 42):
         place, heading = road.path.at(station)
-        if stage.view.sees(place[0], 15):
+        if stage.camera.sees(place[0], 15):
             for side in (-1, 1):
                 turn = float(heading[0]) + side * np.pi / 2
                 stage.poles.append(Pole(float(place[0, 0]), float(place[0, 1]), 10.0, turn, 3.4))
@@ -109,7 +109,7 @@ def _bank_trees(stage: Stage, road: Road, service_offset: float) -> None:
 
 
 def _industry(stage: Stage, reach: float, shift: float, margin: float) -> None:
-    stage.ground.fill(rectangle(-reach, -reach, reach, reach), (120, 120, 82), Material.GRASS)
+    stage.ground.fill(rectangle(-reach, -reach, reach, reach), (120, 120, 82), Surface.GRASS)
     for side in (-1, 1):
         near = shift + side * (margin + 6)
         x = -reach
@@ -123,9 +123,9 @@ def _industry(stage: Stage, reach: float, shift: float, margin: float) -> None:
 def lay_village(stage: Stage) -> None:
     """Draw the fields, then the road, then the houses along it."""
     rng = stage.rng
-    reach = stage.view.radius + 12
+    reach = stage.camera.radius + 12
     field_patchwork(stage, -reach, -reach, reach, reach)
-    half_height = stage.view.height / stage.view.pixels_per_metre / 2
+    half_height = stage.camera.height / stage.camera.pixels_per_meter / 2
     path = winding(rng, reach, rng.uniform(-0.3, 0.3) * half_height, 9.0)
     track = winding(rng, reach, rng.uniform(-0.5, 0.5) * reach, 5.0, upright=True)
     dirt_track(stage, track)
@@ -135,11 +135,11 @@ def lay_village(stage: Stage) -> None:
     stage.clear_trees(path, 34)
     road = Road(path, 1, 3.0, 0.0, 0.4, 0.0)
     # A mown verge keeps the furrows off the road.
-    stage.ground.fill(path.ribbon(-6.5, 6.5), (112, 118, 68), Material.GRASS)
+    stage.ground.fill(path.ribbon(-6.5, 6.5), (112, 118, 68), Surface.GRASS)
     tone = rng.uniform(92, 120)
-    asphalt: Colour = (tone, tone * 0.99, tone * 0.97)
+    asphalt: Color = (tone, tone * 0.99, tone * 0.97)
     _homesteads(stage, path)
-    lay_asphalt(stage.ground, [path.ribbon(-road.half_width, road.half_width)], asphalt, kerb=False)
+    lay_asphalt(stage.ground, [path.ribbon(-road.half_width, road.half_width)], asphalt, curb=False)
     wear_lanes(stage, road)
     paint_lanes(stage, road, 0, path.length)
     drive(
@@ -156,14 +156,14 @@ def lay_village(stage: Stage) -> None:
         wood = rng.uniform(9, 20)
         if np.hypot(*(path.points - [x, y]).T).min() > wood + 38:
             floor = disc((x, y), wood * 1.15, 20) + rng.normal(0, 1.5, (20, 2))
-            stage.ground.fill(floor, (74, 86, 50), Material.GRASS)
+            stage.ground.fill(floor, (74, 86, 50), Surface.GRASS)
             for turn, share in rng.uniform((0, 0), (2 * np.pi, 1), (int(wood**2 * 0.17), 2)):
                 distance = wood * np.sqrt(share)
                 stage.plant(x + distance * np.cos(turn), y + distance * np.sin(turn), rng.uniform(1.8, 4.2))
 
 
-def _homesteads(stage: Stage, path: Path) -> None:
-    """Farms and cottages on both sides of the road: yard, house, barn, garden, hedge."""
+def _homesteads(stage: Stage, path: Polyline) -> None:
+    """Draw farms and cottages on both sides of the road: yard, house, barn, garden, hedge."""
     rng = stage.rng
     for side in (-1, 1):
         station = rng.uniform(4, 12)
@@ -171,23 +171,23 @@ def _homesteads(stage: Stage, path: Path) -> None:
             wide = float(rng.uniform(17, 28))
             if stage.chance(0.78):
                 place, heading = path.at(station + wide / 2, side * 20.0)
-                if stage.view.sees(place[0], 30):
+                if stage.camera.sees(place[0], 30):
                     _homestead(stage, place[0], float(heading[0]) + (0 if side > 0 else np.pi), wide)
             station += wide + rng.uniform(0, 4)
 
 
 def _homestead(stage: Stage, middle: np.ndarray[tuple[int], np.dtype[np.float64]], heading: float, wide: float) -> None:
-    """One plot about `middle`; the road lies towards negative local y."""
+    """Draw one plot around `middle`; the road lies towards negative local y."""
     rng, ground = stage.rng, stage.ground
     axes = np.array([[np.cos(heading), np.sin(heading)], [-np.sin(heading), np.cos(heading)]])
 
     def at(u: float, v: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         return np.asarray(middle + np.array([u, v]) @ axes, np.float64)
 
-    ground.fill(oriented(middle, wide, 29, heading), GRASS, Material.GRASS)
+    ground.fill(oriented(middle, wide, 29, heading), GRASS, Surface.GRASS)
     ground.outline(oriented(middle, wide, 29, heading), 0.14, (118, 112, 98))
     yard_u = -wide / 2 + 4
-    ground.fill(oriented(at(yard_u, -6.5), 6, 20, heading), (164, 152, 130), Material.GRAVEL)
+    ground.fill(oriented(at(yard_u, -6.5), 6, 20, heading), (164, 152, 130), Surface.GRAVEL)
     roof = RoofKind(int(rng.choice([RoofKind.GABLE, RoofKind.GABLE, RoofKind.HIP])))
     house = at(2.2, rng.uniform(-7, -3))
     turn = 0.0 if stage.chance(0.7) else np.pi / 2
@@ -222,10 +222,10 @@ def _homestead(stage: Stage, middle: np.ndarray[tuple[int], np.dtype[np.float64]
         )
     if stage.chance(0.5):
         bed = at(wide / 2 - 4, 7)
-        ground.fill(oriented(bed, 5, 8, heading), (112, 92, 70), Material.SOIL)
+        ground.fill(oriented(bed, 5, 8, heading), (112, 92, 70), Surface.SOIL)
         for shift in np.arange(-3.4, 3.5, 0.8):
             row = at(wide / 2 - 4, 7 + shift)
-            ground.fill(oriented(row, 4.6, 0.35, heading), (84, 108, 56), Material.CROP)
+            ground.fill(oriented(row, 4.6, 0.35, heading), (84, 108, 56), Surface.CROP)
     if stage.chance(0.7):
         left, right = at(-wide / 2, 14), at(wide / 2, 14)
         hedge(stage, (left[0], left[1]), (right[0], right[1]), 0.8)

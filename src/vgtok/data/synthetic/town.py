@@ -1,12 +1,12 @@
-"""Layouts of towns: a street with crossings, and a parking lot."""
+"""Town layouts: a street with crossings, and a parking lot."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from vgtok.data.synthetic.buildings import RoofKind
-from vgtok.data.synthetic.geometry import Colour, Path, rectangle
-from vgtok.data.synthetic.ground import Material
+from vgtok.data.synthetic.geometry import Color, Polyline, rectangle
+from vgtok.data.synthetic.ground import Surface
 from vgtok.data.synthetic.objects import Kind
 from vgtok.data.synthetic.plots import GRASS, bench, flats, hedge, houses, park, parking_lot, scatter_trees, works
 from vgtok.data.synthetic.roads import (
@@ -35,14 +35,16 @@ _CORNER = 5.5
 
 
 def lay_street(stage: Stage) -> None:
-    """Draw the streets, then what stands between and on them."""
+    """Draw the streets, then what is between and on them."""
     rng = stage.rng
-    reach = stage.view.radius + 12
+    reach = stage.camera.radius + 12
     tone = rng.uniform(84, 112)
-    asphalt: Colour = (tone, tone, tone * 1.01)
+    asphalt: Color = (tone, tone, tone * 1.01)
     paving_tone = rng.uniform(140, 168)
-    paving: Colour = (paving_tone, paving_tone * 0.97, paving_tone * 0.92)
-    pulled = rng.uniform(-0.2, 0.2, 2) * np.array([stage.view.width, stage.view.height]) / stage.view.pixels_per_metre
+    paving: Color = (paving_tone, paving_tone * 0.97, paving_tone * 0.92)
+    pulled = (
+        rng.uniform(-0.2, 0.2, 2) * np.array([stage.camera.width, stage.camera.height]) / stage.camera.pixels_per_meter
+    )
     across = [_street(rng, "x", at, reach, k == 0) for k, at in _positions(rng, pulled[0], reach, 78, 105)]
     along = [_street(rng, "y", at, reach, k == 0) for k, at in _positions(rng, pulled[1], reach, 62, 84)]
     _fill_blocks(stage, across, along, paving)
@@ -73,7 +75,7 @@ def lay_street(stage: Stage) -> None:
 def _positions(
     rng: np.random.Generator, first: float, reach: float, low: float, high: float
 ) -> list[tuple[int, float]]:
-    """Where parallel streets run: number 0 at `first`, the others on both sides as far as the view reaches."""
+    """Return where parallel streets run: number 0 at `first`, the others on both sides up to `reach`."""
     places = [(0, first)]
     for sign in (-1, 1):
         at, k = first, 0
@@ -87,16 +89,16 @@ def _street(rng: np.random.Generator, axis: str, at: float, reach: float, main: 
     ends = [[at, -reach], [at, reach]] if axis == "x" else [[-reach, at], [reach, at]]
     if main:
         median = float(rng.choice([0.0, 0.0, 2.4]))
-        road = Road(Path(ends), int(rng.integers(2, 4)), 3.2, median, 0.6, float(rng.uniform(4.0, 6.0)))
+        road = Road(Polyline(ends), int(rng.integers(2, 4)), 3.2, median, 0.6, float(rng.uniform(4.0, 6.0)))
     else:
-        road = Road(Path(ends), 1, 3.1, 0.0, float(rng.choice([0.5, 2.3, 2.3])), float(rng.uniform(2.5, 3.8)))
+        road = Road(Polyline(ends), 1, 3.1, 0.0, float(rng.choice([0.5, 2.3, 2.3])), float(rng.uniform(2.5, 3.8)))
     return at, road
 
 
 def _fill_blocks(
-    stage: Stage, across: list[tuple[float, Road]], along: list[tuple[float, Road]], paving: Colour
+    stage: Stage, across: list[tuple[float, Road]], along: list[tuple[float, Road]], paving: Color
 ) -> None:
-    reach = stage.view.radius + 12
+    reach = stage.camera.radius + 12
     columns, rows = _gaps(across, reach), _gaps(along, reach)
     for x0, x1 in columns:
         for y0, y1 in rows:
@@ -116,7 +118,7 @@ def _fill_blocks(
 
 
 def _gaps(streets: list[tuple[float, Road]], reach: float) -> list[tuple[float, float]]:
-    """The free intervals between parallel streets and their pavements."""
+    """Return the free intervals between parallel streets and their sidewalks."""
     edges = sorted((at - road.half_width - road.pavement, at + road.half_width + road.pavement) for at, road in streets)
     starts = [-reach - 40] + [high for _, high in edges]
     stops = [low for low, _ in edges] + [reach + 40]
@@ -124,7 +126,7 @@ def _gaps(streets: list[tuple[float, Road]], reach: float) -> list[tuple[float, 
 
 
 def _furnish(stage: Stage, road: Road, crossings: list[Crossing]) -> None:
-    """Paint, median, trees, lamps and traffic of one street."""
+    """Draw markings, median, trees, lamps and traffic of one street."""
     wear_lanes(stage, road)
     crossings = sorted(crossings, key=lambda crossing: crossing.station)
     starts = [0.0] + [crossing.station + crossing.stop_distance for crossing in crossings]
@@ -172,21 +174,21 @@ def _furnish(stage: Stage, road: Road, crossings: list[Crossing]) -> None:
 
 
 def _plant_median(stage: Stage, road: Road, start: float, stop: float) -> None:
-    """A kerbed strip of bushes between the carriageways."""
+    """Draw a strip of bushes between the two directions."""
     if stop - start < 6:
         return
     half = road.median / 2 - 0.2
     strip = road.path.ribbon(-half, half, start, stop)
 
-    stage.ground.outline(strip, 0.35, (172, 170, 162), Material.PAVING)
-    stage.ground.fill(strip, GRASS, Material.GRASS)
+    stage.ground.outline(strip, 0.35, (172, 170, 162), Surface.PAVING)
+    stage.ground.fill(strip, GRASS, Surface.GRASS)
     for station in np.arange(start + 1, stop - 1, 1.3):
         place = road.path.at(station + stage.rng.normal(0, 0.2), stage.rng.normal(0, 0.2))[0][0]
         stage.plant(place[0], place[1], stage.rng.uniform(0.55, 0.85))
 
 
 def _masts(stage: Stage, x: float, y: float, vertical: Road, horizontal: Road) -> None:
-    """Signal masts on two opposite corners, arms over the approach."""
+    """Place signal masts on two opposite corners, arms over the approach."""
     for sign, heading in ((1, np.pi), (-1, 0.0)):
         if vertical.lanes > 1 or horizontal.lanes > 1:
             corner_x = x + sign * (vertical.half_width + 1.2)
@@ -197,13 +199,13 @@ def _masts(stage: Stage, x: float, y: float, vertical: Road, horizontal: Road) -
 def lay_parking(stage: Stage) -> None:
     """Draw the street, the lot, the stores, and gardens behind."""
     rng = stage.rng
-    reach = stage.view.radius + 12
-    half_height = stage.view.height / stage.view.pixels_per_metre / 2
+    reach = stage.camera.radius + 12
+    half_height = stage.camera.height / stage.camera.pixels_per_meter / 2
     tone = rng.uniform(86, 112)
-    asphalt: Colour = (tone, tone, tone * 1.01)
+    asphalt: Color = (tone, tone, tone * 1.01)
     street_y = half_height * rng.uniform(0.45, 0.75)
-    road = Road(Path([[-reach, street_y], [reach, street_y]]), int(rng.integers(1, 3)), 3.2, 0.0, 0.6, 3.0)
-    stage.ground.fill(rectangle(-reach, -reach, reach, reach), GRASS, Material.GRASS)
+    road = Road(Polyline([[-reach, street_y], [reach, street_y]]), int(rng.integers(1, 3)), 3.2, 0.0, 0.6, 3.0)
+    stage.ground.fill(rectangle(-reach, -reach, reach, reach), GRASS, Surface.GRASS)
     lot_bottom = street_y - road.half_width - road.pavement - 4
     lot_deep = 1.6 + 16.8 * max(2, round(half_height * rng.uniform(1.0, 1.5) / 16.8))
     lot_top = lot_bottom - lot_deep
@@ -212,16 +214,16 @@ def lay_parking(stage: Stage) -> None:
         wide = float(rng.uniform(90, 150))
         parking_lot(stage, x, lot_top, x + wide, lot_bottom, asphalt)
         _stores(stage, x, lot_top, wide)
-        # The way in joins the street.
+        # The entrance joins the street.
         gate = x + wide * rng.uniform(0.3, 0.7)
-        lay_asphalt(stage.ground, [rectangle(gate - 4, lot_bottom - 1, gate + 4, street_y)], asphalt, kerb=False)
+        lay_asphalt(stage.ground, [rectangle(gate - 4, lot_bottom - 1, gate + 4, street_y)], asphalt, curb=False)
         hedge(stage, (x, lot_bottom + 1.5), (gate - 6, lot_bottom + 1.5), 0.8)
         hedge(stage, (gate + 6, lot_bottom + 1.5), (x + wide, lot_bottom + 1.5), 0.8)
         x += wide + rng.uniform(6, 10)
     lay_pavement(stage, road, (158, 154, 146))
     lay_asphalt(stage.ground, [road.path.ribbon(-road.half_width, road.half_width)], asphalt)
     wear_lanes(stage, road)
-    zebra = reach + rng.uniform(-0.3, 0.3) * stage.view.width / stage.view.pixels_per_metre
+    zebra = reach + rng.uniform(-0.3, 0.3) * stage.camera.width / stage.camera.pixels_per_meter
     paint_lanes(stage, road, 0, zebra - 4)
     paint_lanes(stage, road, zebra + 4, road.path.length)
     paint_zebra(stage.ground, road, zebra)
@@ -237,10 +239,10 @@ def lay_parking(stage: Stage) -> None:
 
 
 def _stores(stage: Stage, x: float, lot_top: float, wide: float) -> None:
-    """One or two big flat or metal boxes behind the lot, a delivery yard and trees beyond."""
+    """Place one or two large stores behind the lot, with a delivery yard and trees beyond."""
     rng = stage.rng
-    stage.ground.fill(rectangle(x, lot_top - 6, x + wide, lot_top), (170, 164, 154), Material.PAVING)
-    stroll(stage, Path([[x, lot_top - 3], [x + wide, lot_top - 3]]), 0.0, 2.0, 0.25)
+    stage.ground.fill(rectangle(x, lot_top - 6, x + wide, lot_top), (170, 164, 154), Surface.PAVING)
+    stroll(stage, Polyline([[x, lot_top - 3], [x + wide, lot_top - 3]]), 0.0, 2.0, 0.25)
     at = x + 3
     while at < x + wide - 20:
         length = float(min(rng.uniform(30, 70), x + wide - 3 - at))
@@ -249,7 +251,7 @@ def _stores(stage: Stage, x: float, lot_top: float, wide: float) -> None:
         stage.build(at + length / 2, lot_top - 6 - deep / 2, length, deep, 0.0, rng.uniform(6, 10), roof)
         at += length + rng.uniform(1, 8)
     yard = rectangle(x, lot_top - 64, x + wide, lot_top - 48)
-    stage.ground.fill(yard, (120, 119, 116), Material.ASPHALT)
+    stage.ground.fill(yard, (120, 119, 116), Surface.ASPHALT)
     scatter_trees(stage, x, lot_top - 110, x + wide, lot_top - 66, 1.1, 3.2)
     places = np.arange(x + 5, x + wide - 5, 4.5)
     for place in places:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from vgtok.serve.limits import RefusedError, Turns
+from vgtok.serve.limits import RefusedError, WorkQueue
 
 
-async def taking_turns(turns: Turns, work: Callable[[], Any]) -> Any:
-    with turns.place():
-        return await turns.run(work)
+async def queued(queue: WorkQueue, work: Callable[[], Any]) -> Any:
+    with queue.place():
+        return await queue.run(work)
 
 
 def test_one_at_a_time_in_order_and_no_more_than_fit() -> None:
@@ -28,17 +28,17 @@ def test_one_at_a_time_in_order_and_no_more_than_fit() -> None:
         return number
 
     async def main() -> None:
-        turns = Turns(places=3)
+        queue = WorkQueue(places=3)
         held = threading.Event()
-        first = asyncio.create_task(taking_turns(turns, held.wait))
-        others = [asyncio.create_task(taking_turns(turns, partial(work, number))) for number in range(2)]
+        first = asyncio.create_task(queued(queue, held.wait))
+        others = [asyncio.create_task(queued(queue, partial(work, number))) for number in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(RefusedError, match="busy: 3 requests are being answered") as refused:
-            await taking_turns(turns, partial(work, 9))
+            await queued(queue, partial(work, 9))
         assert refused.value.status == 503
         held.set()
         assert await asyncio.gather(first, *others) == [True, 0, 1]
-        assert await taking_turns(turns, partial(work, 2)) == 2, "places are free again"
+        assert await queued(queue, partial(work, 2)) == 2, "places are free again"
 
     asyncio.run(main())
     assert order == [0, 1, 2]
@@ -46,10 +46,10 @@ def test_one_at_a_time_in_order_and_no_more_than_fit() -> None:
 
 def test_work_that_fails_gives_its_place_back() -> None:
     async def main() -> None:
-        turns = Turns(places=1)
+        queue = WorkQueue(places=1)
         for _ in range(3):
             with pytest.raises(ZeroDivisionError):
-                await taking_turns(turns, lambda: 1 / 0)
-        assert await taking_turns(turns, lambda: 5) == 5
+                await queued(queue, lambda: 1 / 0)
+        assert await queued(queue, lambda: 5) == 5
 
     asyncio.run(main())
