@@ -51,7 +51,7 @@ def main() -> None:
 
 def stages(model: str | None = None) -> dict[str, list[list[Panel]]]:
     """Rows of captioned panels per stage, in the order an image passes them."""
-    scene = render_scene(seed=9, width=800, height=450, config=SceneConfig(layout="street", pixels_per_metre=9.0))
+    scene = render_scene(seed=9, width=800, height=450, config=SceneConfig(layout="street", pixels_per_meter=9.0))
     canvas = vgtok.Tokenizer(budget=0.4, canvas=SIZE).to_canvas(scene.pixels)
     frame = CanvasPixels(canvas.image)
     scores, structure = SCORES["tophat"](frame), GATES["lambda_min"](frame)
