@@ -1,4 +1,4 @@
-"""`vgtok detect`, `models`, `convert co-detr` and `evaluate --model` as a user meets them."""
+"""`vgtok detect` on images: outputs, resuming, and files that fail."""
 
 import csv
 import json
@@ -7,17 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from tests.cli.conftest import counting
 from tests.command_line import Run
-from tests.data.folders import write_visdrone
-from tests.detect.small_models import SMALL, small_detector
-from vgtok.detect import checkpoint
-from vgtok.detect.checkpoint import write_co_detr
+from tests.detect.small_models import small_detector
 from vgtok.detect.detector import Detector
-from vgtok.detect.saving import load_detector, save_detector
+from vgtok.detect.saving import save_detector
 from vgtok.files import locked
 
 
@@ -181,90 +177,3 @@ def test_a_frame_the_model_cannot_take_stops_nothing(
     assert code == 1
     assert "1.png: out of memory" in err
     assert [row["input"] for row in json.loads(out)["frames"]] == ["0.png", "2.png"]
-
-
-def test_models_are_counted(vgtok: Run) -> None:
-    code, out, _ = vgtok("models", "--json")
-    assert code == 0
-    large = next(row for row in json.loads(out)["models"] if row["name"] == "co-detr-eva02-large")
-    assert large["parameters"] / 1e6 == pytest.approx(364.99, abs=0.005)
-    assert large["parameters_with_fusion"] / 1e6 == pytest.approx(376.27, abs=0.005)
-    assert large["dense_gflops"] == pytest.approx(12955.5, rel=1e-3)
-    assert (large["classes"], large["queries"]) == (10, 1500)
-    parts = {
-        "encoder": 304.24,
-        "neck": 24.00,
-        "query_head": 19.72,
-        "rpn_head": 0.60,
-        "roi_head": 15.22,
-        "atss_head": 1.22,
-    }
-    for part, millions in parts.items():
-        assert large["parts"][part] / 1e6 == pytest.approx(millions, abs=0.006), part
-    assert "co-detr-vit-tiny" in vgtok("models", "co-detr-vit-tiny")[1]
-    assert "is not one of" in vgtok("models", "yolo")[2]
-
-
-def test_convert_there_and_back(vgtok: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint.convert_co_detr, "__defaults__", (None, SMALL))
-    original = small_detector()
-    write_co_detr(original, tmp_path / "released.pth")
-    code, out, err = vgtok("convert", "co-detr", tmp_path / "released.pth", tmp_path / "model")
-    assert code == 0, err
-    assert "tensors matched" in out
-    assert "reads all tokens by default" in out
-    assert "unresolved" in out
-    code, out, _ = vgtok("convert", "co-detr", tmp_path / "model", tmp_path / "back.safetensors", "--json")
-    assert (code, json.loads(out)["left_out"]) == (0, [])
-    again = checkpoint.load_co_detr(tmp_path / "back.safetensors").model.state_dict()
-    assert all(torch.equal(tensor, again[name]) for name, tensor in original.model.state_dict().items())
-
-    names = tmp_path / "names.txt"
-    names.write_text("car\nbus\n")
-    options = ("--names", names, "--inference", "--half", "--json")
-    code, out, _ = vgtok("convert", "co-detr", tmp_path / "released.pth", tmp_path / "two", *options)
-    document = json.loads(out)
-    assert (code, document["classes"]) == (0, 2)
-    # Of each classifier a weight and a bias, and the table of label queries: three query branches, ATSS, RoI.
-    assert len(document["reinitialised"]) == 2 * 3 + 1 + 2 + 2
-    assert load_detector(tmp_path / "two").model.config.auxiliary == ()
-
-
-def test_convert_refuses_in_one_line(vgtok: Run, tmp_path: Path) -> None:
-    torch.save({"state_dict": {"backbone.pos_embed": torch.zeros(3)}}, tmp_path / "wrong.pth")
-    for arguments, message in (
-        ((tmp_path / "wrong.pth", tmp_path / "out"), "not a Co-DETR checkpoint of this kind"),
-        ((tmp_path / "nowhere.pth", tmp_path / "out"), "no such file"),
-        ((tmp_path, tmp_path / "out.pth"), "not a saved model"),
-        ((tmp_path, tmp_path / "out.pth", "--half"), "go with a checkpoint file"),
-        ((tmp_path / "wrong.pth", tmp_path / "out", "--names", "a,a"), "each class once"),
-    ):
-        code, out, err = vgtok("convert", "co-detr", *arguments)
-        assert (code, out) == (1, "")
-        assert len(err.strip().splitlines()) == 1
-        assert message in err
-    assert not (tmp_path / "out").exists()
-
-
-def test_evaluate_runs_a_model(vgtok: Run, model: Path, tmp_path: Path) -> None:
-    folder = write_visdrone(tmp_path / "visdrone", dict.fromkeys("abcd", "10,10,20,20,1,4,0,0\n"))
-    for number, name in enumerate("abc"):
-        Image.fromarray(picture(number)).save(folder / "images" / f"{name}.jpg")
-    data = ("--data", f"visdrone:{folder}")
-    code, out, err = vgtok("evaluate", "--model", model, *data, "--budget", 0.5, "--limit", 2, "--json")
-    assert code == 0, err
-    document = json.loads(out)
-    assert (document["images"], document["instances"], document["budget"]) == (2, 2, 0.5)
-    assert document["retained"] == pytest.approx(0.5, abs=0.05)
-    assert len(document["missing_classes"]) == 7
-    save_detector(Detector(small_detector().model, canvas=(192, 128), budget=1.0), tmp_path / "released")
-    _, out, _ = vgtok("evaluate", "--model", tmp_path / "released", *data, "--limit", 2, "--json")
-    assert (json.loads(out)["budget"], json.loads(out)["retained"]) == (1.0, 1.0)
-    code, out, _ = vgtok("evaluate", "--model", model, *data, "--budget", 0.5, "--report", tmp_path / "report")
-    assert code == 0
-    assert "not known to the model" in out
-    report = json.loads((tmp_path / "report" / "evaluation.json").read_text(encoding="utf-8"))
-    assert (report["source"], report["model"], report["budget"]) == (data[1], str(model), 0.5)
-    assert "not known to the model" in (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
-    assert "give either --predictions" in vgtok("evaluate", *data)[2]
-    assert "goes with --model" in vgtok("evaluate", "--predictions", "p.json", "--limit", 2, *data)[2]

@@ -1,13 +1,18 @@
-"""`vgtok evaluate` and `vgtok convert` as a user meets them: numbers on standard output, errors in one line."""
+"""`vgtok evaluate`: numbers on standard output, errors in one line."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
+from tests.cli.test_detect import picture
 from tests.command_line import Run
 from tests.data.folders import write_visdrone
+from tests.detect.small_models import small_detector
+from vgtok.detect.detector import Detector
+from vgtok.detect.saving import save_detector
 
 CARS = "10,10,20,20,1,4,0,0\n50,10,20,20,1,4,0,1\n0,40,30,30,0,0,0,0\n"
 HIT = {"image_id": "a.jpg", "category_id": 4, "bbox": [10, 10, 20, 20], "score": 0.9}
@@ -72,19 +77,25 @@ def test_problems_of_the_data_are_told(vgtok: Run, tmp_path: Path) -> None:
     assert "1 x line that is not eight numbers, skipped: a.txt, line 4" in " ".join(out.split())
 
 
-def test_convert_goes_there_and_back(vgtok: Run, data: str, tmp_path: Path) -> None:
-    code, out, _ = vgtok("convert", data, "--to", "coco", "--out", tmp_path / "v.json", "--json")
-    there = json.loads(out)
-    assert (code, there["objects"], there["regions"]) == (0, 2, 1)
-    code, out, _ = vgtok("convert", there["spec"], "--to", "visdrone", "--out", tmp_path / "back")
+def test_evaluate_runs_a_model(vgtok: Run, model: Path, tmp_path: Path) -> None:
+    folder = write_visdrone(tmp_path / "visdrone", dict.fromkeys("abcd", "10,10,20,20,1,4,0,0\n"))
+    for number, name in enumerate("abc"):
+        Image.fromarray(picture(number)).save(folder / "images" / f"{name}.jpg")
+    data = ("--data", f"visdrone:{folder}")
+    code, out, err = vgtok("evaluate", "--model", model, *data, "--budget", 0.5, "--limit", 2, "--json")
+    assert code == 0, err
+    document = json.loads(out)
+    assert (document["images"], document["instances"], document["budget"]) == (2, 2, 0.5)
+    assert document["retained"] == pytest.approx(0.5, abs=0.05)
+    assert len(document["missing_classes"]) == 7
+    save_detector(Detector(small_detector().model, canvas=(192, 128), budget=1.0), tmp_path / "released")
+    _, out, _ = vgtok("evaluate", "--model", tmp_path / "released", *data, "--limit", 2, "--json")
+    assert (json.loads(out)["budget"], json.loads(out)["retained"]) == (1.0, 1.0)
+    code, out, _ = vgtok("evaluate", "--model", model, *data, "--budget", 0.5, "--report", tmp_path / "report")
     assert code == 0
-    assert "2 objects, 1 ignored regions" in out
-    assert (tmp_path / "back" / "annotations" / "a.txt").read_text() == CARS
-
-
-def test_convert_says_what_is_lost(vgtok: Run, data: str, tmp_path: Path) -> None:
-    _, out, _ = vgtok("convert", data, "--to", "yolo", "--out", tmp_path / "yolo")
-    assert "lost: 1 x region left out" in out
-    code, _, err = vgtok("convert", data, "--to", "voc", "--out", tmp_path / "voc")
-    assert code == 1
-    assert "'voc' is not a format" in err
+    assert "not known to the model" in out
+    report = json.loads((tmp_path / "report" / "evaluation.json").read_text(encoding="utf-8"))
+    assert (report["source"], report["model"], report["budget"]) == (data[1], str(model), 0.5)
+    assert "not known to the model" in (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+    assert "give either --predictions" in vgtok("evaluate", *data)[2]
+    assert "goes with --model" in vgtok("evaluate", "--predictions", "p.json", "--limit", 2, *data)[2]

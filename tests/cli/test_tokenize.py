@@ -141,3 +141,19 @@ def test_a_table_read_another_way_is_refused(frames: Path, tmp_path: Path) -> No
     assert "was measured with gate 'lambda_min'" in done.stderr
     done = vgtok("tokenize", frames, *table, "--splitter", "single_pass", "--json", cwd=tmp_path)
     assert all(row["retained"] == pytest.approx(0.4, abs=0.003) for row in json.loads(done.stdout)["images"])
+
+
+def test_calibrate_writes_a_table_tokenize_can_use(tmp_path: Path) -> None:
+    (tmp_path / "frames").mkdir()
+    for seed in range(2):
+        pixels = np.random.default_rng(seed).integers(0, 256, (128, 192, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "frames" / f"{seed}.png")
+    options = ("--data", "frames", "--rank", 0.2, "--rank", 0.3, "--canvas", "192x128", "--workers", 2)
+    done = vgtok("calibrate", *options, "--out", "own.json", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["curves"]) == 2
+    assert not (tmp_path / "own.json.partial").exists()
+    done = vgtok("tokenize", "frames", "--table", "own.json", "--budget", 0.5, "--canvas", "192x128", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    shown = vgtok("calibrate", *options, "--out", "own.json", cwd=tmp_path)
+    assert "unreachable" in shown.stdout

@@ -110,7 +110,7 @@ def test_a_batch_of_sizes_is_each_image_alone(detector: Detector, head: Any) -> 
 def test_all_tokens_are_the_dense_model(detector: Detector) -> None:
     """Scores to 1e-4, boxes to 1e-4 of the frame's longer side."""
     image = picture(128, 192)
-    frame = detector._pixels(Tokenizer(budget=1.0, canvas=(192, 128)).fit(image))
+    frame = detector._pixels(Tokenizer(budget=1.0, canvas=(192, 128)).to_canvas(image))
     boxes, scores, _ = predict_dense(detector.model, frame)
     result = detector(image, budget=1.0)
     np.testing.assert_allclose(result.scores, scores.detach().numpy(), rtol=0, atol=1e-4)

@@ -133,7 +133,7 @@ def test_crops_that_cannot_be_are_refused() -> None:
     model = small_model()
     with pytest.raises(InputError, match="does not lie on the 16-px grid"):
         Crop(8, 0, 64, 64)
-    with pytest.raises(InputError, match="leave their frame"):
+    with pytest.raises(InputError, match="leave their canvas"):
         model.encoder([frame(64, 64)], [partition(frame(64, 64), 0.5)], crops=[Crop(64, 0, 64, 96)])
     with pytest.raises(InputError, match="crops: 0 for 1 images"):
         model.encoder([frame(64, 64)], [partition(frame(64, 64), 0.5)], crops=[])

@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import save_file
+from vgtok.train.outcome import training_history
 
 from tests.data.folders import write_visdrone
 from tests.detect.small_models import SMALL, small_detector
 from tests.fuzz.arguments import make_arguments, run_arguments
 from tests.fuzz.mutations import Mutate, mutate_bytes, mutate_fields, mutate_json, mutate_lines
 from vgtok import InputError, RetentionTable, Tokenizer
-from vgtok.cli.detections import Job, Pictures, write_coco, write_csv
-from vgtok.cli.video import FrameLog, logged_frames
+from vgtok.cli.detections import Job, Pictures, is_record, write_coco, write_csv
+from vgtok.cli.video import logged_frames
 from vgtok.data.coco import open_coco
 from vgtok.data.dataset import AnnotatedDataset
 from vgtok.data.visdrone import category_of, line_of, open_visdrone
@@ -35,7 +36,6 @@ from vgtok.export.description import Description
 from vgtok.journal import Journal
 from vgtok.tokenize.calibrate import Sweep, _is_measured, _table
 from vgtok.tokenize.images import read_image
-from vgtok.train.outcome import training_history
 from vgtok.train.recipe import Recipe, read_recipe
 
 SEEDS = Path(__file__).parent / "seeds"
@@ -121,7 +121,7 @@ _TABLE = RetentionTable.from_document(
     "seed",
 )
 _RECIPE = [
-    b"rate=0.001",
+    b"learning_rate=0.001",
     b"budgets=1.0,0.4",
     b"canvas=256x128",
     b"flip=true",
@@ -221,7 +221,7 @@ def _retention(data: bytes, folder: Path) -> None:
 
 def _recipe(data: bytes, folder: Path) -> None:
     name, _, text = data.decode(errors="replace").partition("=")
-    changed = Recipe("fuzz", "co-detr-vit-tiny").changed({name: text})
+    changed = Recipe("fuzz", "co-detr-vit-tiny").with_settings({name: text})
     for value in changed.to_dict().values():
         for number in value if isinstance(value, tuple) else (value,):
             assert not isinstance(number, float) or math.isfinite(number), f"{name}={text} is taken"
@@ -251,7 +251,8 @@ def _frames(data: bytes, folder: Path) -> None:
     path = folder / "a.frames.jsonl"
     path.write_bytes(data)
     write_csv(folder / "frames.csv", logged_frames(folder, _SETTINGS))
-    for entry in FrameLog(path, _HEADER):
+    log = Journal(path, _HEADER, is_record, number_field="frame", restart=True)
+    for entry in log.entries.values():
         sum((entry["tokens"], entry["retained"], *entry["ms"].values()))
 
 

@@ -40,9 +40,9 @@ def test_damaged_scores_are_none(tmp_path: Path, data: bytes) -> None:
 
 def test_another_number_of_scenes_is_scored_anew_without_training(tmp_path: Path) -> None:
     measure(SMALL, tmp_path)
-    weights = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("average.safetensors")}
+    weights = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("ema.safetensors")}
     measure(replace(SMALL, scenes=3), tmp_path)
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("average.safetensors")} == weights
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("ema.safetensors")} == weights
     [cell] = tmp_path.glob("top-hat-0.40-0")
     assert sorted(path.name for path in cell.glob("scores-*.json")) == ["scores-2.json", "scores-3.json"]
     rendered = {int(place.name.split("-")[0]): place for place in tmp_path.glob("*-scenes")}

@@ -11,9 +11,9 @@ def small_recipe(**changes: object) -> Recipe:
         canvas=(128, 128),
         steps=6,
         batch=2,
-        warmup=2,
-        checkpoint=2,
-        evaluate=0,
+        warmup_steps=2,
+        checkpoint_every=2,
+        evaluate_every=0,
         precision="fp32",
     )
     return replace(base, **changes)  # type: ignore[arg-type]

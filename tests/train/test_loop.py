@@ -23,15 +23,15 @@ from vgtok.errors import InputError
 from vgtok.files import locked
 from vgtok.train import loop
 from vgtok.train.model import initial_model
-from vgtok.train.optimizer import make_optimiser
-from vgtok.train.outcome import detector_of
-from vgtok.train.recipe import branched
-from vgtok.train.run_folder import checkpoints, load_state, newest, read_metrics
-from vgtok.train.samples import Lessons
+from vgtok.train.optimizer import make_optimizer
+from vgtok.train.recipe import branch_recipe
+from vgtok.train.run_folder import checkpoints, latest_checkpoint, load_checkpoint, read_metrics
+from vgtok.train.run_to_model import detector_from_run
+from vgtok.train.samples import TrainingSamples
 
 from .small import small_recipe
 
-_SETTINGS = ["canvas=128x128", "batch=2", "warmup=2", "evaluate=0", "precision=fp32"]
+_SETTINGS = ["canvas=128x128", "batch=2", "warmup_steps=2", "evaluate_every=0", "precision=fp32"]
 
 
 def _command(out: Path, *settings: str) -> list[str]:
@@ -53,30 +53,33 @@ def _environment(**more: str) -> dict[str, str]:
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of 26 steps nobody disturbed."""
     run = tmp_path_factory.mktemp("straight")
-    loop.train(small_recipe(steps=26, checkpoint=3), run)
+    loop.train(small_recipe(steps=26, checkpoint_every=3), run)
     return run
 
 
 def test_losses_fall_and_every_step_is_reported(straight: Path) -> None:
     metrics = read_metrics(straight)
     assert [entry["step"] for entry in metrics] == list(range(1, 27))
-    assert all({"loss", "norm", "rate", "seconds", "atss/class", "queries/giou"} <= entry.keys() for entry in metrics)
+    assert all(
+        {"loss", "grad_norm", "learning_rate", "seconds", "atss/class", "queries/giou"} <= entry.keys()
+        for entry in metrics
+    )
     first, last = (sum(entry["loss"] for entry in part) for part in (metrics[:8], metrics[-8:]))
     assert last < first
     assert list((straight / "tensorboard").iterdir())
 
 
 def test_after_kill_9_the_losses_are_those_of_the_undisturbed_run(straight: Path, tmp_path: Path) -> None:
-    command = [sys.executable, *_command(tmp_path, "steps=26", "checkpoint=3")]
+    command = [sys.executable, *_command(tmp_path, "steps=26", "checkpoint_every=3")]
     process = subprocess.Popen(command, env=_environment(), stderr=subprocess.PIPE)
     while len(read_metrics(tmp_path)) < 5:
         assert process.poll() is None, process.stderr.read().decode() if process.stderr else ""
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    stopped = newest(tmp_path)
+    stopped = latest_checkpoint(tmp_path)
     assert stopped is not None
-    assert load_state(stopped).step < 26
+    assert load_checkpoint(stopped).step < 26
     subprocess.run(command, env=_environment(), check=True, capture_output=True)
     wanted, got = read_metrics(straight), read_metrics(tmp_path)
     assert [entry["step"] for entry in got] == [entry["step"] for entry in wanted]
@@ -86,14 +89,18 @@ def test_after_kill_9_the_losses_are_those_of_the_undisturbed_run(straight: Path
 
 
 def test_two_processes_give_the_gradients_of_one(tmp_path: Path) -> None:
-    recipe = small_recipe(steps=2, checkpoint=1, clip=1e9, warmup=0)
+    recipe = small_recipe(steps=2, checkpoint_every=1, max_grad_norm=1e9, warmup_steps=0)
     loop.train(recipe, tmp_path / "one")
     launch = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(_port())]
-    command = [sys.executable, *launch, *_command(tmp_path / "two", "steps=2", "checkpoint=1", "clip=1e9", "warmup=0")]
+    command = [
+        sys.executable,
+        *launch,
+        *_command(tmp_path / "two", "steps=2", "checkpoint_every=1", "max_grad_norm=1e9", "warmup_steps=0"),
+    ]
     subprocess.run(command, env=_environment(), check=True, capture_output=True)
-    one, two = (load_state(tmp_path / name / "step-000001") for name in ("one", "two"))
+    one, two = (load_checkpoint(tmp_path / name / "step-000001") for name in ("one", "two"))
     moments = [
-        torch.cat([entry["exp_avg"].flatten() for entry in state.optimiser["state"].values()]) for state in (one, two)
+        torch.cat([entry["exp_avg"].flatten() for entry in state.optimizer["state"].values()]) for state in (one, two)
     ]
     # After one step the first moment is a tenth of the gradient.
     assert torch.allclose(moments[0], moments[1], rtol=1e-4, atol=1e-6)
@@ -102,43 +109,43 @@ def test_two_processes_give_the_gradients_of_one(tmp_path: Path) -> None:
 
 
 def test_a_broken_loss_stops_with_the_last_checkpoint_intact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = small_recipe(steps=4, checkpoint=1)
-    real = loop.Trainer.gradients
+    recipe = small_recipe(steps=4, checkpoint_every=1)
+    real = loop.Trainer.compute_gradients
 
-    def breaking(self: loop.Trainer, lessons: list[loop.Lesson], kinds: LossKinds) -> dict[str, float]:
-        report = real(self, lessons, kinds)
-        return {**report, "loss": float("nan")} if lessons[0].number >= 4 else report
+    def breaking(self: loop.Trainer, samples: list[loop.TrainingSample], kinds: LossKinds) -> dict[str, float]:
+        report = real(self, samples, kinds)
+        return {**report, "loss": float("nan")} if samples[0].number >= 4 else report
 
-    monkeypatch.setattr(loop.Trainer, "gradients", breaking)
+    monkeypatch.setattr(loop.Trainer, "compute_gradients", breaking)
     with pytest.raises(InputError, match=r"loss: nan .* at step 2.*last checkpoint is intact"):
         loop.train(recipe, tmp_path)
-    last = newest(tmp_path)
+    last = latest_checkpoint(tmp_path)
     assert last is not None
-    assert load_state(last).step == 2
-    assert all(tensor.isfinite().all() for tensor in load_state(last).model.values() if tensor.is_floating_point())
+    assert load_checkpoint(last).step == 2
+    assert all(tensor.isfinite().all() for tensor in load_checkpoint(last).model.values() if tensor.is_floating_point())
 
 
 def test_a_run_becomes_a_model(straight: Path, tmp_path: Path) -> None:
-    detector = detector_of(straight)
+    detector = detector_from_run(straight)
     assert (detector.names, detector.head) == (("car",), "atss")
     assert detector.canvas == (128, 128)
     last = checkpoints(straight)[-1]
-    again = detector_of(last)
-    for name, tensor in load_state(last).average.items():
+    again = detector_from_run(last)
+    for name, tensor in load_checkpoint(last).ema.items():
         assert torch.equal(detector.model.state_dict()[name], tensor)
         assert torch.equal(again.model.state_dict()[name], tensor)
     assert save_detector(detector, tmp_path, auxiliary=("atss",), half=True).is_file()
     with pytest.raises(InputError, match="neither a training run"):
-        detector_of(tmp_path)
+        detector_from_run(tmp_path)
 
 
 def test_a_run_that_scores_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    loop.train(small_recipe(steps=1, evaluate=1, validation=""), tmp_path)
-    assert "nothing is scored: name images with --set validation=" in capsys.readouterr().err
+    loop.train(small_recipe(steps=1, evaluate_every=1, validation=""), tmp_path)
+    assert "nothing is evaluated: name images with --set validation=" in capsys.readouterr().err
 
 
 def test_validation_scores_the_average(tmp_path: Path) -> None:
-    loop.train(small_recipe(steps=2, evaluate=2, evaluate_images=2), tmp_path)
+    loop.train(small_recipe(steps=2, evaluate_every=2, evaluate_images=2), tmp_path)
     scores = [entry for entry in read_metrics(tmp_path) if "AP50" in entry]
     assert len(scores) == 1
     assert 0 <= scores[0]["AP50"] <= 100
@@ -146,8 +153,10 @@ def test_validation_scores_the_average(tmp_path: Path) -> None:
 
 def test_the_folder_of_another_recipe_is_refused_by_what_differs(straight: Path) -> None:
     kept = (straight / "recipe.json").read_bytes()
-    other = small_recipe(steps=26, checkpoint=3, rate=0.5, scorer="entropy", budgets=(0.2,))
-    with pytest.raises(InputError, match=r"other settings \(budgets 1.0,0.7,0.4 there, 0.2 here, scorer .*, rate .*\)"):
+    other = small_recipe(steps=26, checkpoint_every=3, learning_rate=0.5, scorer="entropy", budgets=(0.2,))
+    with pytest.raises(
+        InputError, match=r"other settings \(budgets 1.0,0.7,0.4 there, 0.2 here, scorer .*, learning_rate .*\)"
+    ):
         loop.train(other, straight)
     with pytest.raises(InputError, match=r"classes car there, car,van here"):
         loop.train(small_recipe(classes=("car", "van")), straight)
@@ -174,33 +183,33 @@ def test_two_runs_into_one_folder_are_refused(tmp_path: Path) -> None:
 def test_a_run_may_become_longer_and_be_watched_otherwise(straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(straight, run)
-    loop.train(small_recipe(steps=27, checkpoint=1, evaluate=100), run)
-    assert load_state(run / "step-000027").step == 27
+    loop.train(small_recipe(steps=27, checkpoint_every=1, evaluate_every=100), run)
+    assert load_checkpoint(run / "step-000027").step == 27
 
 
 def test_a_recipe_of_an_older_release_is_read(straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(straight, run)
     document = json.loads((run / "recipe.json").read_text())
-    newer = ("tokenizers", "images_per_pass", "auxiliary_steps", "schedule", "decay", "branch")
+    newer = ("tokenizers", "images_per_pass", "auxiliary_steps", "schedule", "decay_steps", "branch")
     (run / "recipe.json").write_text(json.dumps({name: v for name, v in document.items() if name not in newer}))
-    loop.train(small_recipe(steps=27, checkpoint=1), run)
-    assert load_state(run / "step-000027").step == 27
+    loop.train(small_recipe(steps=27, checkpoint_every=1), run)
+    assert load_checkpoint(run / "step-000027").step == 27
 
 
 def test_a_branch_decays_and_leaves_the_run_untouched(straight: Path, tmp_path: Path) -> None:
     run, branch = tmp_path / "run", tmp_path / "branch"
-    loop.train(small_recipe(steps=4, checkpoint=2, schedule="constant", rate=1e-3), run)
+    loop.train(small_recipe(steps=4, checkpoint_every=2, schedule="constant", learning_rate=1e-3), run)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    recipe = branched(run / "step-000002", {"decay": "3", "final_rate": "0.1"})
+    recipe = branch_recipe(run / "step-000002", {"decay_steps": "3", "final_rate": "0.1"})
     assert (recipe.steps, recipe.schedule) == (5, "constant")
     loop.train(recipe, branch)
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     entries = read_metrics(branch)
     assert [entry["step"] for entry in entries] == [3, 4, 5]
-    rates = [entry["rate"] / 1e-3 for entry in entries]
+    rates = [entry["learning_rate"] / 1e-3 for entry in entries]
     assert rates == pytest.approx([0.1 + 0.9 * (1 - math.sqrt(share)) for share in (0, 1 / 3, 2 / 3)])
-    # Its first step is still at the full rate, on the lessons the run had: it begins where the run was.
+    # Its first step is still at the full rate, on the samples the run had: it begins where the run was.
     assert entries[0]["loss"] == pytest.approx(read_metrics(run)[2]["loss"], rel=1e-5)
     # The same words again resume the branch, which is at its end.
     assert loop.train(recipe, branch) == branch / "step-000005"
@@ -208,26 +217,28 @@ def test_a_branch_decays_and_leaves_the_run_untouched(straight: Path, tmp_path: 
 
 def test_a_branch_of_a_checkpoint_kept_for_good_starts_with_fresh_moments(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    loop.train(small_recipe(steps=5, checkpoint=1, keep=1, schedule="constant"), run)
-    assert not (run / "step-000002" / "optimiser.pt").exists()
-    loop.train(branched(run / "step-000002", {"decay": "2"}), tmp_path / "branch")
-    steps = {int(entry["step"]) for entry in load_state(tmp_path / "branch/step-000004").optimiser["state"].values()}
+    loop.train(small_recipe(steps=5, checkpoint_every=1, keep_every=1, schedule="constant"), run)
+    assert not (run / "step-000002" / "optimizer.pt").exists()
+    loop.train(branch_recipe(run / "step-000002", {"decay_steps": "2"}), tmp_path / "branch")
+    steps = {
+        int(entry["step"]) for entry in load_checkpoint(tmp_path / "branch/step-000004").optimizer["state"].values()
+    }
     assert steps == {2}
 
 
 @pytest.mark.parametrize(
     ("checkpoint", "settings", "message"),
-    [("step-000003", {}, "say over how many steps"), ("missing", {"decay": "2"}, "not a checkpoint of a run")],
+    [("step-000003", {}, "set the number of steps"), ("missing", {"decay_steps": "2"}, "not a checkpoint of a run")],
 )
 def test_what_is_no_branch_is_refused(checkpoint: str, settings: dict[str, str], message: str, tmp_path: Path) -> None:
-    loop.train(small_recipe(steps=3, checkpoint=3), tmp_path)
+    loop.train(small_recipe(steps=3, checkpoint_every=3), tmp_path)
     with pytest.raises(InputError, match=message):
-        branched(tmp_path / checkpoint, settings)
+        branch_recipe(tmp_path / checkpoint, settings)
 
 
 def test_auxiliary_steps_leave_the_decoder_as_it_is(tmp_path: Path) -> None:
-    loop.train(small_recipe(steps=3, checkpoint=1, keep=1, auxiliary_steps=2, weight_decay=0.5), tmp_path)
-    states = [load_state(tmp_path / f"step-00000{step}").model for step in (1, 2, 3)]
+    loop.train(small_recipe(steps=3, checkpoint_every=1, keep_every=1, auxiliary_steps=2, weight_decay=0.5), tmp_path)
+    states = [load_checkpoint(tmp_path / f"step-00000{step}").model for step in (1, 2, 3)]
     moved = [
         {name for name in before if not torch.equal(before[name], after[name])} for before, after in pairwise(states)
     ]
@@ -243,18 +254,18 @@ def test_auxiliary_steps_leave_the_decoder_as_it_is(tmp_path: Path) -> None:
 
 
 def test_images_of_a_pass_share_the_average_of_their_losses(tmp_path: Path) -> None:
-    recipe = small_recipe(batch=2, steps=1, checkpoint=1)
-    lessons = Lessons(recipe, ("car",), None, ())
-    pair = [lessons[0], lessons[1]]
+    recipe = small_recipe(batch=2, steps=1, checkpoint_every=1)
+    samples = TrainingSamples(recipe, ("car",), None, ())
+    pair = [samples[0], samples[1]]
     trainer = loop.Trainer(
         recipe, Accelerator(cpu=True), model := initial_model(recipe, ("car",)), *[None] * 3, loop.Stop()
     )  # type: ignore[arg-type]
-    trainer.optimiser = make_optimiser(model, recipe)
-    apart = trainer.gradients(pair, "auxiliary")
+    trainer.optimizer = make_optimizer(model, recipe)
+    apart = trainer.compute_gradients(pair, "auxiliary")
     trainer.recipe = replace(recipe, images_per_pass=2)
-    together = trainer.gradients(pair, "auxiliary")
+    together = trainer.compute_gradients(pair, "auxiliary")
     expected = model.loss(
-        [one.frame for one in pair],
+        [one.image for one in pair],
         [one.tokens for one in pair],
         [{"boxes": one.boxes, "labels": one.labels} for one in pair],
         [one.crop for one in pair],
@@ -269,7 +280,11 @@ def test_images_of_a_pass_share_the_average_of_their_losses(tmp_path: Path) -> N
 @pytest.mark.parametrize(("number", "processes"), [(signal.SIGINT, 1), (signal.SIGTERM, 2)])
 def test_a_signal_saves_and_says_how_to_resume(number: signal.Signals, processes: int, tmp_path: Path) -> None:
     launch = ["-m", "torch.distributed.run", "--nproc_per_node", str(processes), "--master_port", str(_port())]
-    command = [sys.executable, *(launch if processes > 1 else []), *_command(tmp_path, "steps=500", "checkpoint=400")]
+    command = [
+        sys.executable,
+        *(launch if processes > 1 else []),
+        *_command(tmp_path, "steps=500", "checkpoint_every=400"),
+    ]
     process = subprocess.Popen(command, env=_environment(), stderr=subprocess.PIPE, text=True)
     while len(read_metrics(tmp_path)) < 2:
         assert process.poll() is None, process.stderr.read() if process.stderr else ""
@@ -277,9 +292,9 @@ def test_a_signal_saves_and_says_how_to_resume(number: signal.Signals, processes
     process.send_signal(number)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130 or processes > 1
-    done = newest(tmp_path)
+    done = latest_checkpoint(tmp_path)
     assert done is not None, said
-    step = load_state(done).step
+    step = load_checkpoint(done).step
     assert len(read_metrics(tmp_path)) == step < 400
     assert f"stopped at step {step} of 500 and saved; run the same command to resume" in said
 

@@ -18,9 +18,9 @@ from vgtok.detect.saving import load_detector, save_detector
 from vgtok.errors import InputError
 from vgtok.names import VISDRONE as NAMES
 from vgtok.train import loop
-from vgtok.train.model import initial_model, prepared
-from vgtok.train.outcome import detector_of
+from vgtok.train.model import initial_model, prepare_model
 from vgtok.train.recipe import RECIPES, Recipe, recipe_named
+from vgtok.train.run_to_model import detector_from_run
 from vgtok.train.validation import score
 
 from .small import small_recipe
@@ -45,7 +45,7 @@ def test_a_converted_release_gains_the_fusion_a_recipe_trains(changes: dict[str,
     released = {name: torch.empty(shape, device="meta") for name, shape in public_layout().items()}
     model = convert_co_detr(released, "released.pth", NAMES).detector.model
     recipe = replace(recipe_named("paper-visdrone-finetune"), **changes)  # type: ignore[arg-type]
-    assert parameters(prepared(model, recipe)) / 1e6 == pytest.approx(millions, abs=0.006)
+    assert parameters(prepare_model(model, recipe)) / 1e6 == pytest.approx(millions, abs=0.006)
 
 
 def started(model: CoDetr, folder: Path, **changes: object) -> CoDetr:
@@ -53,7 +53,7 @@ def started(model: CoDetr, folder: Path, **changes: object) -> CoDetr:
     detector = small_detector()
     detector.model = model
     save_detector(detector, folder)
-    recipe = small_recipe(start=str(folder), classes=SMALL.names, **changes)
+    recipe = small_recipe(init_from=str(folder), classes=SMALL.names, **changes)
     return initial_model(recipe, SMALL.names).eval()
 
 
@@ -85,11 +85,11 @@ def test_a_finetuned_release_is_read_at_what_it_was_trained_at(
 ) -> None:
     detector = small_detector(names=("car",), encoder_overrides=PADDED)
     save_detector(detector, tmp_path / "start")
-    recipe = small_recipe(start=str(tmp_path / "start"), budgets=budgets, steps=1, head="query", canvas=(80, 80))
+    recipe = small_recipe(init_from=str(tmp_path / "start"), budgets=budgets, steps=1, head="query", canvas=(80, 80))
     loop.train(recipe, tmp_path / "run")
-    outcome = detector_of(tmp_path / "run")
+    outcome = detector_from_run(tmp_path / "run")
     assert outcome.budget == default
-    # Lessons are not padded, so neither is what they made.
+    # Training samples are not padded, so neither is what they made.
     assert outcome.model.config.encoder_config().grid_multiple == 1
 
 
@@ -101,7 +101,7 @@ def test_the_papers_recipes_say_what_they_start_from(
     monkeypatch.delenv("VGTOK_WEIGHTS", raising=False)
     recipe = recipe_named(name)
     command = "vgtok train paper-visdrone-dense" if name.endswith("finetune") else "vgtok convert co-detr released.pth"
-    with pytest.raises(InputError, match=rf"start: {name} starts from .*{command}.*--set start=MODEL"):
+    with pytest.raises(InputError, match=rf"init_from: {name} starts from .*{command}.*--set init_from=MODEL"):
         initial_model(recipe, ("car", "van"))
 
 

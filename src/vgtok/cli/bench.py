@@ -1,4 +1,4 @@
-"""`vgtok bench`: what each part costs, as ratios taken in one run."""
+"""`vgtok bench`: benchmark each part against a baseline in the same run."""
 
 import json
 import os
@@ -7,23 +7,23 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from vgtok.cli import options
+from vgtok.cli.options import console_table
 from vgtok.data.dataset import open_dataset
 from vgtok.defaults import DEFAULT_BUDGET
 from vgtok.errors import InputError
 
-app = typer.Typer(no_args_is_help=True, help="Speed and memory, ratios taken in one run.")
+app = typer.Typer(no_args_is_help=True, help="Benchmark speed and memory against a baseline in the same run.")
 
 
 @app.command()
 def tokenizer(
-    image: Annotated[Path | None, typer.Option(help="A frame of your own; a rendered one unless given.")] = None,
-    repeats: Annotated[int, typer.Option(min=3, help="Rounds the medians are taken over.")] = 25,
+    image: Annotated[Path | None, typer.Option(help="Image to run on (default: a rendered one).")] = None,
+    repeats: Annotated[int, typer.Option(min=3, help="Number of timed rounds; medians are reported.")] = 25,
     json_: options.Json = False,
 ) -> None:
-    """Time the tokenizer on one thread at 2048 x 1152 against six OpenCV top-hats and decode + resize."""
+    """Time the tokenizer on one thread at 2048 x 1152, against six OpenCV top-hats and decode + resize."""
     from vgtok.bench.tokenizer import measure_tokenizer
 
     if image is not None and not image.is_file():
@@ -32,34 +32,32 @@ def tokenizer(
     if json_:
         print(json.dumps(cost.to_dict()))
         return
-    table = Table(title=f"one thread, 2048 x 1152, medians of {repeats}, {cost.frame} frame", title_justify="left")
-    for heading in ("what", "ms", "against tokenize"):
-        table.add_column(heading, justify="left" if heading == "what" else "right")
-    table.add_row("tokenize (score, gate, split)", f"{cost.tokenize_ms:.1f}", "1.00")
-    for label, time in (
-        ("six 8-bit OpenCV top-hats", cost.yardstick_ms),
-        ("JPEG decode + resize", cost.decode_resize_ms),
-        ("tokenize to an exact budget", cost.budget_ms),
-    ):
-        table.add_row(label, f"{time:.1f}", f"{time / cost.tokenize_ms:.2f}")
+    times = {
+        "tokenize (score, gate, split)": cost.tokenize_ms,
+        "six 8-bit OpenCV top-hats": cost.yardstick_ms,
+        "JPEG decode + resize": cost.decode_resize_ms,
+        "tokenize to an exact budget": cost.budget_ms,
+    }
+    rows = [(label, f"{time:.1f}", f"{time / cost.tokenize_ms:.2f}") for label, time in times.items()]
+    title = f"one thread, 2048 x 1152, medians of {repeats}, {cost.frame} frame"
     console = Console()
-    console.print(table)
+    console.print(console_table(title, ("what", "ms", "against tokenize"), rows))
     if cost.peak_extra_mb is not None:
-        console.print(f"peak memory on top of the canvas: {cost.peak_extra_mb:.0f} MB")
+        console.print(f"peak memory in addition to the canvas: {cost.peak_extra_mb:.0f} MB")
 
 
 @app.command()
 def encoder(
     config: Annotated[str, typer.Option(help="Configuration, e.g. eva02-small, vit-tiny.")] = "eva02-small",
-    data: Annotated[str | None, typer.Option(help="Frames to run on; VGTOK_VISDRONE, else a rendered one.")] = None,
-    frames: Annotated[int, typer.Option(min=1, help="How many of them, spread evenly.")] = 2,
-    budget: Annotated[list[float] | None, typer.Option(help="Packed rows; repeat for several.")] = None,
-    packed_only: Annotated[bool, typer.Option("--packed-only", help="Leave out dense and the control.")] = False,
-    repeats: Annotated[int, typer.Option(min=1, help="Timed rounds per frame; the best counts.")] = 2,
+    data: Annotated[str | None, typer.Option(help="Data set (default: VGTOK_VISDRONE, else a rendered image).")] = None,
+    frames: Annotated[int, typer.Option(min=1, help="Number of its images to use, evenly spaced.")] = 2,
+    budget: Annotated[list[float] | None, typer.Option(help="Budgets of the packed runs; repeatable.")] = None,
+    packed_only: Annotated[bool, typer.Option("--packed-only", help="Skip the dense and the control run.")] = False,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed rounds per image; the best is reported.")] = 2,
     json_: options.Json = False,
 ) -> None:
-    """Time, count and weigh an encoder at 2048 x 1152: dense, packed at each budget, and the scatter control."""
-    # The profiler that watches memory would otherwise narrate on standard error; it reads this at import.
+    """Measure time, FLOPs and memory of an encoder at 2048 x 1152: dense, packed per budget, and a control."""
+    # Silence the memory profiler; it reads this variable at import.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     from vgtok.bench.encoder import BUDGETS, measure_encoder
 
@@ -68,28 +66,27 @@ def encoder(
         print(json.dumps(cost.to_dict()))
         return
     title = f"{config}, 2048 x 1152, {len(cost.frames)} frames, {cost.threads} threads, best of {repeats}"
-    table = Table(title=title, title_justify="left")
-    for heading in ("execution", "budget", "tokens", "GFLOPs", "ms", "peak MB", "speed-up", "realised"):
-        table.add_column(heading, justify="left" if heading == "execution" else "right")
+    rows = []
     for row in cost.rows:
         ratios = ("-" if ratio is None else f"{ratio:.2f}" for ratio in (row.speedup, row.realised))
         numbers = (f"{row.tokens:.0f}", f"{row.gflops:.1f}", f"{row.ms:.0f}", f"{row.peak_mb:.0f}")
-        table.add_row(row.execution, f"{row.budget:.0%}", *numbers, *ratios)
+        rows.append((row.execution, f"{row.budget:.0%}", *numbers, *ratios))
+    columns = ("execution", "budget", "tokens", "GFLOPs", "ms", "peak MB", "speed-up", "realized")
     console = Console()
-    console.print(table)
-    console.print("peak MB: tensors the forward pass allocates; realised: speed-up over the ratio of GFLOPs")
-    console.print(f"whole process at its largest: {cost.process_peak_mb:.0f} MB, weights and libraries included")
+    console.print(console_table(title, columns, rows))
+    console.print("peak MB: tensors the forward pass allocates; realized: speed-up over the ratio of GFLOPs")
+    console.print(f"peak memory of the process: {cost.process_peak_mb:.0f} MB, with weights and libraries")
 
 
 @app.command()
 def detector(
     config: Annotated[str, typer.Option(help="Configuration, e.g. co-detr-eva02-large.")] = "co-detr-vit-tiny",
-    image: Annotated[Path | None, typer.Option(help="A frame of your own; a rendered one unless given.")] = None,
-    budget: Annotated[float, typer.Option(help="Share of the dense grid to keep.")] = DEFAULT_BUDGET,
-    repeats: Annotated[int, typer.Option(min=1, help="Rounds; the best of each stage counts.")] = 2,
+    image: Annotated[Path | None, typer.Option(help="Image to run on (default: a rendered one).")] = None,
+    budget: Annotated[float, typer.Option(help="Token budget: share of the dense grid to keep.")] = DEFAULT_BUDGET,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of rounds; the best of each stage is reported.")] = 2,
     json_: options.Json = False,
 ) -> None:
-    """Run one 2048 x 1152 frame from pixels to boxes with random weights: seconds by stage, and memory."""
+    """Measure seconds per stage and memory for one 2048 x 1152 image, from pixels to boxes, with random weights."""
     from vgtok.bench.detector import measure_detector
 
     if image is not None and not image.is_file():
@@ -102,18 +99,18 @@ def detector(
     console.print(f"{config}, {cost.width} x {cost.height}, {cost.tokens} tokens, {cost.threads} threads")
     for stage, seconds in (("tokenize", cost.tokenize_s), ("encode", cost.encode_s), ("detect", cost.detect_s)):
         console.print(f"{stage:9} {seconds:8.2f} s")
-    console.print(f"whole process at its largest: {cost.process_peak_mb:.0f} MB, weights and libraries included")
+    console.print(f"peak memory of the process: {cost.process_peak_mb:.0f} MB, with weights and libraries")
 
 
 @app.command()
 def speedup(
     config: Annotated[str, typer.Option(help="Configuration, e.g. co-detr-eva02-small.")] = "co-detr-vit-tiny",
-    image: Annotated[Path | None, typer.Option(help="A frame of your own; a rendered one unless given.")] = None,
-    budget: Annotated[float, typer.Option(help="Share of the dense grid to keep.")] = DEFAULT_BUDGET,
-    repeats: Annotated[int, typer.Option(min=1, help="Rounds; the best of each stage counts.")] = 5,
+    image: Annotated[Path | None, typer.Option(help="Image to run on (default: a rendered one).")] = None,
+    budget: Annotated[float, typer.Option(help="Token budget: share of the dense grid to keep.")] = DEFAULT_BUDGET,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of rounds; the best of each stage is reported.")] = 5,
     json_: options.Json = False,
 ) -> None:
-    """Run one frame densely and at a budget, in turn: what the encoder gains, and the whole of what Amdahl allows."""
+    """Measure the speed-up of the encoder and of the whole detector at a budget, against dense."""
     from vgtok.bench.detector import measure_speedup
 
     if image is not None and not image.is_file():
@@ -133,11 +130,11 @@ def speedup(
 def step(
     config: Annotated[str, typer.Option(help="Configuration, e.g. co-detr-eva02-small.")] = "co-detr-vit-tiny",
     side: Annotated[int, typer.Option(min=64, help="Side of the crop in px, a multiple of 64.")] = 512,
-    budget: Annotated[float, typer.Option(help="Share of the dense grid to keep.")] = 1.0,
-    repeats: Annotated[int, typer.Option(min=1, help="Rounds the medians are taken over.")] = 5,
+    budget: Annotated[float, typer.Option(help="Token budget: share of the dense grid to keep.")] = 1.0,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of timed rounds; medians are reported.")] = 5,
     json_: options.Json = False,
 ) -> None:
-    """Time a training step on rendered crops, in turn by precision, losses and crops per pass."""
+    """Time a training step on rendered crops, by precision, losses and crops per pass."""
     from vgtok.bench.step import measure_step
 
     cost = measure_step(config, side, budget, repeats)
@@ -145,48 +142,50 @@ def step(
         print(json.dumps(cost.to_dict()))
         return
     title = f"{config}, {side} px, {cost.tokens} tokens, {cost.objects} objects, {cost.threads} threads"
-    table = Table(title=f"{title}, medians of {repeats}", title_justify="left")
-    for heading in ("precision", "losses", "crops a pass", "s a crop", "processor s", "ratio"):
-        table.add_column(heading, justify="left" if heading in ("precision", "losses") else "right")
-    for row in cost.rows:
-        times = (f"{row.seconds_per_crop:.2f}", f"{row.processor_seconds_per_crop:.2f}", f"{row.ratio:.2f}")
-        table.add_row(row.precision, row.losses, str(row.crops_per_pass), *times)
-    Console().print(table)
+    rows = [
+        (
+            f"{row.precision}, {row.losses}",
+            str(row.crops_per_pass),
+            f"{row.seconds_per_crop:.2f}",
+            f"{row.processor_seconds_per_crop:.2f}",
+            f"{row.ratio:.2f}",
+        )
+        for row in cost.rows
+    ]
+    columns = ("precision, losses", "crops per pass", "s per crop", "CPU s", "ratio")
+    Console().print(console_table(f"{title}, medians of {repeats}", columns, rows))
 
 
 @app.command()
 def export(
     config: Annotated[str, typer.Option(help="Configuration, e.g. co-detr-eva02-small.")] = "co-detr-vit-tiny",
-    size: Annotated[str, typer.Option(help="WIDTHxHEIGHT of the frames.")] = options.CANVAS_TEXT,
-    budget: Annotated[float, typer.Option(help="Share of the dense grid to keep.")] = DEFAULT_BUDGET,
-    frames: Annotated[int, typer.Option(min=1, help="Rendered frames to run on.")] = 3,
-    repeats: Annotated[int, typer.Option(min=1, help="Timed rounds the medians are taken over.")] = 3,
+    size: Annotated[str, typer.Option(help="Image size as WIDTHxHEIGHT.")] = options.CANVAS_TEXT,
+    budget: Annotated[float, typer.Option(help="Token budget: share of the dense grid to keep.")] = DEFAULT_BUDGET,
+    frames: Annotated[int, typer.Option(min=1, help="Number of rendered images to run on.")] = 3,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of timed rounds; medians are reported.")] = 3,
     json_: options.Json = False,
 ) -> None:
-    """Run the same frames in torch and in onnxruntime, in turn: ms by stage, their ratio, how far results are apart."""
+    """Compare torch and onnxruntime on the same images: ms per stage, their ratio and the difference of results."""
     from vgtok.bench.export import measure_export
 
     with Console(stderr=True).status("exporting and running"):
-        cost = measure_export(config, options.frame_size(size), budget, frames, repeats)
+        cost = measure_export(config, options.image_size(size), budget, frames, repeats)
     if json_:
         print(json.dumps(cost.to_dict()))
         return
     title = f"{config}, {cost.width} x {cost.height}, {cost.tokens} tokens, {frames} frames, {cost.threads} threads"
-    table = Table(title=f"{title}, medians of {repeats}", title_justify="left")
-    for heading in ("stage", "torch ms", "onnxruntime ms", "torch / onnxruntime"):
-        table.add_column(heading, justify="left" if heading == "stage" else "right")
-    for row in cost.stages:
-        table.add_row(row.stage, f"{row.torch_ms:.0f}", f"{row.onnx_ms:.0f}", f"{row.ratio:.2f}")
+    rows = [(row.stage, f"{row.torch_ms:.0f}", f"{row.onnx_ms:.0f}", f"{row.ratio:.2f}") for row in cost.stages]
+    columns = ("stage", "torch ms", "onnxruntime ms", "torch / onnxruntime")
     console = Console()
-    console.print(table)
+    console.print(console_table(f"{title}, medians of {repeats}", columns, rows))
     console.print(
-        f"at most apart: features {cost.features_difference:.1e}, scores {cost.scores_difference:.1e}, "
-        f"boxes {cost.boxes_difference:.1e} of the longer side; file {cost.file_mb:.0f} MB"
+        f"largest differences: features {cost.features_difference:.1e}, scores {cost.scores_difference:.1e}, "
+        f"boxes {cost.boxes_difference:.1e} of the longer side; file size {cost.file_mb:.0f} MB"
     )
 
 
 def _frames(data: str | None, count: int) -> list[Path]:
-    """Evenly spread frames of the data set; none where none is named."""
+    """Return evenly spaced images of the data set; none if no data set is named."""
     if data is None and "VGTOK_VISDRONE" in os.environ:
         data = f"visdrone:{os.environ['VGTOK_VISDRONE']}"
     if data is None:
@@ -197,7 +196,7 @@ def _frames(data: str | None, count: int) -> list[Path]:
 
 @app.command()
 def evaluate(json_: options.Json = False) -> None:
-    """Time the evaluation of 548 images with 500 detections each against pycocotools on the same files."""
+    """Time the evaluation of 548 images with 500 detections each, against pycocotools on the same files."""
     from vgtok.bench.evaluation import measure_evaluation
 
     with Console(stderr=True).status("evaluating twice"):
@@ -205,12 +204,12 @@ def evaluate(json_: options.Json = False) -> None:
     if json_:
         print(json.dumps(cost.to_dict()))
         return
-    table = Table(title=f"{cost.images} images, {cost.detections:,} detections, files to AP", title_justify="left")
-    for heading in ("what", "seconds", "against vgtok", "peak MB"):
-        table.add_column(heading, justify="left" if heading == "what" else "right")
-    table.add_row("vgtok evaluate", f"{cost.vgtok_s:.1f}", "1.00", f"{cost.vgtok_peak_mb:.0f}")
     ratio = f"{cost.pycocotools_over_vgtok:.2f}"
-    table.add_row("pycocotools", f"{cost.pycocotools_s:.1f}", ratio, f"{cost.pycocotools_peak_mb:.0f}")
+    rows = [
+        ("vgtok evaluate", f"{cost.vgtok_s:.1f}", "1.00", f"{cost.vgtok_peak_mb:.0f}"),
+        ("pycocotools", f"{cost.pycocotools_s:.1f}", ratio, f"{cost.pycocotools_peak_mb:.0f}"),
+    ]
+    title = f"{cost.images} images, {cost.detections:,} detections, files to AP"
     console = Console()
-    console.print(table)
-    console.print(f"AP apart by {cost.ap_difference:.1e} points")
+    console.print(console_table(title, ("what", "seconds", "against vgtok", "peak MB"), rows))
+    console.print(f"difference in AP: {cost.ap_difference:.1e} points")

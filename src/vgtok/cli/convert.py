@@ -1,6 +1,6 @@
-"""`vgtok convert`: annotations from one format to another, training runs and Co-DETR checkpoints to models.
+"""`vgtok convert` and `vgtok export`: annotations, training runs and checkpoints to other formats, detectors to ONNX.
 
-What is converted is the first word after `convert`; without one of them it is annotations.
+`vgtok convert` without one of its commands converts annotations.
 """
 
 import json
@@ -14,7 +14,6 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from vgtok.cli import options
-from vgtok.cli.detect import HeadName
 from vgtok.data.convert import convert_dataset
 from vgtok.data.dataset import open_annotated
 from vgtok.errors import InputError
@@ -22,7 +21,7 @@ from vgtok.files import is_there, read_json, read_lines, write_text
 
 
 class _AnnotationsByDefault(TyperGroup):
-    """`vgtok convert visdrone:DIR ...` is `vgtok convert annotations visdrone:DIR ...`."""
+    """Read `vgtok convert visdrone:DIR ...` as `vgtok convert annotations visdrone:DIR ...`."""
 
     # The context is click's own or the copy inside typer, by version.
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -34,18 +33,21 @@ class _AnnotationsByDefault(TyperGroup):
 app = typer.Typer(
     cls=_AnnotationsByDefault,
     no_args_is_help=True,
-    help="Convert annotations, training runs, or Co-DETR checkpoints and back.",
+    help="Convert annotations, training runs and Co-DETR checkpoints.",
 )
+
+
+export_app = typer.Typer(no_args_is_help=True, help="Export a detector for other runtimes.")
 
 
 @app.command("annotations")
 def annotations(
     source: Annotated[str, typer.Argument(help="visdrone:DIR, aitodv2:DIR, coco:JSON:IMAGES or yolo:YAML.")],
-    to: Annotated[str, typer.Option(help="visdrone, coco or yolo.")],
-    out: Annotated[Path, typer.Option(help="The json file for coco, a folder otherwise; images are linked there.")],
+    to: Annotated[str, typer.Option(help="Target format: visdrone, coco or yolo.")],
+    out: Annotated[Path, typer.Option(help="JSON file for coco, else a folder; images are linked, not copied.")],
     json_: options.Json = False,
 ) -> None:
-    """Convert annotations; lossless where the format allows, and saying what is lost where not. The default."""
+    """Convert annotations, and report what the target format cannot hold. This is the default command."""
     dataset = open_annotated(source)
     with Console(stderr=True).status("converting"):
         result = convert_dataset(dataset, to, out)
@@ -64,32 +66,32 @@ def annotations(
 
 @app.command("run")
 def run(
-    source: Annotated[Path, typer.Argument(help="A training run's folder, or one of its checkpoints.")],
-    out: Annotated[Path, typer.Argument(help="The folder to write.")],
-    table: Annotated[str | None, typer.Option(help="Retention table to carry along: a shipped name or a file.")] = None,
+    source: Annotated[Path, typer.Argument(help="Folder of a training run, or one of its checkpoints.")],
+    out: Annotated[Path, typer.Argument(help="Folder to write.")],
+    table: Annotated[str | None, typer.Option(help="Retention table to include: a shipped name or a file.")] = None,
     license: Annotated[
         str,
         typer.Option(
             "--license",
             "--licence",
-            help="What the model may be used for [default: the note of the model it started from].",
+            help="What the model may be used for (default: the note of the model it started from).",
         ),
     ] = "",
     evaluation: Annotated[
-        list[Path] | None, typer.Option(help="What `vgtok evaluate --json` printed, for the card; repeatable.")
+        list[Path] | None, typer.Option(help="Output of `vgtok evaluate --json`, for the model card; repeatable.")
     ] = None,
-    head: Annotated[HeadName | None, typer.Option(help="The head that predicts; the recipe's.")] = None,
-    inference: Annotated[bool, typer.Option("--inference", help="Leave out the heads that only train.")] = False,
-    half: Annotated[bool, typer.Option("--half", help="Store fp16.")] = False,
+    head: Annotated[options.HeadName | None, typer.Option(help="Prediction head (default: the recipe's).")] = None,
+    inference: Annotated[bool, typer.Option("--inference", help="Leave out the auxiliary training heads.")] = False,
+    half: Annotated[bool, typer.Option("--half", help="Store the weights in fp16.")] = False,
     json_: options.Json = False,
 ) -> None:
-    """Turn the averaged weights of a training run into a model folder with its card and the losses of the run."""
+    """Save the averaged weights of a training run as a model, with a model card and the losses of the run."""
     from vgtok.detect.saving import CARD_FILE, model_card, read_config, save_detector
     from vgtok.tokenize.retention import load_table
-    from vgtok.train.outcome import HISTORY_FILE, detector_of, training_history, training_section
+    from vgtok.train.run_to_model import HISTORY_FILE, detector_from_run, training_history, training_section
 
-    rows = [_measured(path) for path in evaluation or ()]
-    detector = detector_of(
+    rows = [_evaluation_row(path) for path in evaluation or ()]
+    detector = detector_from_run(
         source, None if table is None else load_table(table), license, rows, head.value if head else None
     )
     weights = save_detector(detector, out, auxiliary=() if inference else None, half=half)
@@ -102,8 +104,8 @@ def run(
         print(f"{out}: {megabytes:.1f} MB, {len(detector.names)} classes; open it as vgtok.load({str(out)!r})")
 
 
-def _measured(path: Path) -> dict[str, Any]:
-    """The row of a model card one evaluation makes."""
+def _evaluation_row(path: Path) -> dict[str, Any]:
+    """Return the row of the model card for one evaluation."""
     document = read_json(path)
     if not isinstance(document, dict) or "protocol" not in document:
         raise InputError(f"{path}: not what vgtok evaluate --json prints")
@@ -114,18 +116,18 @@ def _measured(path: Path) -> dict[str, Any]:
 @app.command("co-detr")
 def co_detr(
     source: Annotated[
-        Path, typer.Argument(help="A released checkpoint (.pth, .safetensors), or a saved model's folder.")
+        Path, typer.Argument(help="Released checkpoint (.pth, .safetensors), or a saved model's folder.")
     ],
-    out: Annotated[Path, typer.Argument(help="The folder to write; from a folder, the checkpoint file.")],
+    out: Annotated[Path, typer.Argument(help="Folder to write; for a saved model, the checkpoint file to write.")],
     names: Annotated[
         str | None,
-        typer.Option(help="Classes wanted: 'a,b,c' or a text file with one per line. Other counts start these anew."),
+        typer.Option(help="Classes as 'a,b,c' or a text file; re-initializes the classifier if their number differs."),
     ] = None,
-    inference: Annotated[bool, typer.Option("--inference", help="Leave out the heads that only train.")] = False,
-    half: Annotated[bool, typer.Option("--half", help="Store fp16.")] = False,
+    inference: Annotated[bool, typer.Option("--inference", help="Leave out the auxiliary training heads.")] = False,
+    half: Annotated[bool, typer.Option("--half", help="Store the weights in fp16.")] = False,
     json_: options.Json = False,
 ) -> None:
-    """Turn a Co-DETR checkpoint into a model folder, or a model folder into a checkpoint; strict both ways."""
+    """Convert a Co-DETR checkpoint to a saved model, or back; every tensor must match."""
     if source.is_dir():
         if names is not None or inference or half:
             raise InputError(f"{source}: --names, --inference and --half go with a checkpoint file, not with a folder")
@@ -159,7 +161,7 @@ def _to_folder(source: Path, out: Path, names: list[str] | None, *, inference: b
     console.print(f"all {converted.tensors} tensors matched; {document['classes']} classes")
     for name in converted.reinitialized:
         console.print(f"[yellow]re-initialised:[/] {escape(name)}")
-    console.print("reads all tokens by default: it was never trained on coarse ones")
+    console.print("default budget 1.0: the model was not trained on coarse tokens")
     console.print(f"[yellow]license:[/] {escape(converted.detector.license)}")
     console.print(f"open it as vgtok.load({str(out)!r})")
 
@@ -177,7 +179,7 @@ def _to_checkpoint(source: Path, out: Path, *, json_: bool) -> None:
         return
     console = Console(highlight=False, soft_wrap=True)
     for name in left_out:
-        console.print(f"[yellow]left out:[/] {escape(name)}, which the public layout has no place for")
+        console.print(f"[yellow]left out:[/] {escape(name)}, not part of the public layout")
     console.print(f"written to {escape(str(out))}")
 
 
@@ -189,3 +191,67 @@ def _class_names(text: str | None) -> list[str] | None:
     if not names or len(set(names)) != len(names):
         raise InputError(f"--names: '{text}' does not give each class once; use 'a,b,c' or a file with one per line")
     return names
+
+
+# Typer would otherwise replace a group of one command by that command.
+@export_app.callback()
+def _group() -> None: ...
+
+
+@export_app.command()
+def onnx(
+    model: options.ModelArgument,
+    tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of tokens per image (default: nearest to the model's budget)."),
+    ] = None,
+    size: Annotated[str | None, typer.Option(help="Image size as WIDTHxHEIGHT (default: the model's canvas).")] = None,
+    dynamic: Annotated[
+        bool, typer.Option("--dynamic", help="Allow any number of tokens; --tokens is then the default.")
+    ] = False,
+    head: options.Head = None,
+    out: Annotated[Path | None, typer.Option(help="File to write (default: NAME.onnx).")] = None,
+    json_: options.Json = False,
+) -> None:
+    """Export a detector to ONNX for images of one size, for `vgtok.OnnxDetector` and other runtimes."""
+    from vgtok.detect.loading import load
+    from vgtok.export.onnx_file import export_onnx
+
+    image_size = None if size is None else options.image_size(size)
+    detector = load(model)
+    # The name in the file does not include local paths.
+    name = Path(model).resolve().name if Path(model).exists() else model
+    path = out or Path(f"{Path(name).stem if Path(model).is_file() else Path(name).name}.onnx")
+    with Console(stderr=True).status("tracing"):
+        description = export_onnx(
+            detector,
+            path,
+            size=image_size,
+            tokens=tokens,
+            dynamic=dynamic,
+            head=None if head is None else head.value,
+            name=name,
+        )
+    document = {
+        "file": str(path),
+        "bytes": path.stat().st_size,
+        "model": description.model,
+        "width": description.width,
+        "height": description.height,
+        "tokens": description.tokens,
+        "dynamic": description.dynamic,
+        "head": description.head,
+        "classes": len(description.names),
+        "license": description.license,
+    }
+    if json_:
+        print(json.dumps(document))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    count = "any number of" if dynamic else f"{description.tokens:,}"
+    console.print(
+        f"{description.width} x {description.height} px as {count} tokens, {path.stat().st_size / 1e6:.0f} MB"
+    )
+    if description.license:
+        console.print(f"[yellow]license:[/] {escape(description.license)}")
+    console.print(f"open it as vgtok.OnnxDetector({str(path)!r})")

@@ -1,12 +1,11 @@
-"""`vgtok detect`: files, folders, globs and videos to annotated pictures and videos, COCO json and CSV.
+"""`vgtok detect`: images and videos to annotated pictures and videos, COCO JSON and CSV.
 
-One bad file never stops the rest, and a run that was stopped starts again where it was.
+A file that cannot be read is reported in one line, and the others are still done. An interrupted run resumes.
 """
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,11 +15,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, TaskID
-from rich.table import Table
 
 from vgtok.cli import options
 from vgtok.cli.detections import PARTS, Job, Output, Pictures, write_coco, write_csv
-from vgtok.cli.options import expanded, output_names
+from vgtok.cli.options import HeadName, console_table, expand_inputs, output_names
 from vgtok.cli.video import VIDEO_SUFFIXES, Video, count_frames, is_video, logged_frames
 from vgtok.data.dataset import IMAGE_SUFFIXES
 from vgtok.defaults import DEFAULT_MODEL
@@ -29,31 +27,21 @@ from vgtok.files import locked, stamp
 from vgtok.parallel import progress_bar
 from vgtok.tokenize.tokenizer import Tokenizer
 
-"""The model in the package."""
-
-
-class HeadName(StrEnum):
-    """The head that predicts."""
-
-    query = "query"
-    atss = "atss"
+_SHOWN_ROWS = 20
 
 
 def detect(
     inputs: Annotated[list[str], typer.Argument(help="Image or video files, folders or globs.")],
     model: options.Model = DEFAULT_MODEL,
-    budget: Annotated[
-        float | None,
-        typer.Option(help="Share of the dense grid every frame is read at; 1 is dense. [the model's own default]"),
-    ] = None,
-    score_threshold: Annotated[float, typer.Option(help="Detections below this score are left out.")] = 0.3,
-    max_detections: Annotated[int, typer.Option(min=1, help="Most detections per frame.")] = 1000,
-    head: Annotated[HeadName | None, typer.Option(help="The head that predicts; the model's own choice.")] = None,
-    write: Annotated[list[Output] | None, typer.Option(help="What to write; repeatable. [picture, coco]")] = None,
+    budget: options.ModelBudget = None,
+    score_threshold: Annotated[float, typer.Option(help="Leave out detections with a lower score.")] = 0.3,
+    max_detections: Annotated[int, typer.Option(min=1, help="Maximum detections per image or frame.")] = 1000,
+    head: options.Head = None,
+    write: Annotated[list[Output] | None, typer.Option(help="Outputs; repeatable (default: picture, coco).")] = None,
     out: options.Out = Path("vgtok-detections"),
     json_: options.Json = False,
 ) -> None:
-    """Detect objects at a token budget; run it again to go on where it stopped."""
+    """Detect objects at a token budget. Run the same command to resume an interrupted run."""
     from vgtok.detect.loading import load, shipped_models
 
     errors = Console(stderr=True, soft_wrap=True)
@@ -66,12 +54,12 @@ def detect(
     paths: list[Path] = []
     for argument in inputs:
         try:
-            found = expanded(argument, IMAGE_SUFFIXES | VIDEO_SUFFIXES)
+            found = expand_inputs(argument, IMAGE_SUFFIXES | VIDEO_SUFFIXES)
             paths.extend(path for path in found if path not in paths)
         except VGTokError as error:
             fail(argument, str(error))
     outputs = frozenset(write or (Output.picture, Output.coco))
-    # What would fail for every frame is refused once: the budget here, the head below.
+    # Check once what would fail for every image: the budget here, the head below.
     if budget is not None:
         Tokenizer(budget=budget)
     detector = load(model)
@@ -97,20 +85,20 @@ def detect(
         _report(pictures, videos, failed, json_=json_)
     if failed:
         if len(paths) > 1:
-            finished = len(pictures.journal.entries) + sum(video.log.count for video in videos)
+            finished = len(pictures.journal.entries) + sum(len(video.log.entries) for video in videos)
             errors.print(f"{finished} frames finished, {len(failed)} inputs could not be")
         raise typer.Exit(1)
 
 
 def _detect_all(job: Job, paths: Sequence[Path], fail: Callable[[str, str], None]) -> tuple[Pictures, list[Video]]:
-    """Detect in every file; one that cannot be used is told to `fail`, by its name and why."""
+    """Detect in every file; report one that fails to `fail`, with its name and the reason."""
     pictures = Pictures(job, {path.absolute().parent for path in paths})
     videos: list[Video] = []
     names, shared = output_names(paths), Counter(path.name for path in paths)
     with progress_bar() as progress:
         task = progress.add_task("detecting", total=sum(count_frames(path) if is_video(path) else 1 for path in paths))
         for path in paths:
-            # A file's name, or its path where another file has the same name.
+            # The file's name, or its path if another file has the same name.
             item = path.as_posix() if shared[path.name] > 1 else path.name
             try:
                 if is_video(path):
@@ -126,7 +114,7 @@ def _detect_all(job: Job, paths: Sequence[Path], fail: Callable[[str, str], None
 
 
 def _detect_video(video: Video, progress: Progress, task: TaskID) -> None:
-    """Detect, then draw; a video that ends in an error is drawn as far as it goes."""
+    """Detect, then draw; after an error, draw the frames before it."""
     problem: VGTokError | None = None
     progress.advance(task, video.resumed)
     try:
@@ -141,7 +129,7 @@ def _detect_video(video: Video, progress: Progress, task: TaskID) -> None:
 
 
 def _records(pictures: Pictures) -> Iterator[Mapping[str, Any]]:
-    """Everything that is finished in the folder, one frame at a time."""
+    """Yield every finished image and frame of the folder."""
     return chain(pictures.journal.entries.values(), logged_frames(pictures.job.out, pictures.job.settings))
 
 
@@ -154,17 +142,20 @@ def _report(pictures: Pictures, videos: Sequence[Video], failed: Sequence[dict[s
     rows = [*frames, *({**clip, "input": f"{clip['input']}, mean of {clip['frames']} frames"} for clip in clips)]
     if not rows:
         return
-    table = Table(title=f"detections written to {out}", title_justify="left")
-    for heading in ("frame", "found", "tokens", "retained", "tokenize ms", "encode ms", "head ms"):
-        table.add_column(heading, justify="left" if heading == "frame" else "right")
-    for row in rows[:20]:
-        times = (f"{row['ms'][part]:.0f}" for part in PARTS)
-        found = row["detections"] / max(row.get("frames", 1), 1)
-        counts = (f"{found:.4g}", f"{row['tokens']:.0f}", f"{row['retained']:.2%}")
-        table.add_row(escape(row["input"]), *counts, *times)
+    cells = [
+        (
+            row["input"],
+            f"{row['detections'] / max(row.get('frames', 1), 1):.4g}",
+            f"{row['tokens']:.0f}",
+            f"{row['retained']:.2%}",
+            *(f"{row['ms'][part]:.0f}" for part in PARTS),
+        )
+        for row in rows[:_SHOWN_ROWS]
+    ]
+    columns = ("image", "found", "tokens", "retained", "tokenize ms", "encode ms", "head ms")
     console = Console()
-    console.print(table)
-    if len(rows) > 20:
-        console.print(f"... and {len(rows) - 20} more")
+    console.print(console_table(f"detections written to {out}", columns, cells))
+    if len(rows) > _SHOWN_ROWS:
+        console.print(f"... and {len(rows) - _SHOWN_ROWS} more")
     if resumed:
         console.print(f"{resumed} frames were finished before this run")

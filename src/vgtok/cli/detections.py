@@ -1,4 +1,4 @@
-"""What `vgtok detect` writes: rows, COCO, CSV and pictures."""
+"""The outputs of `vgtok detect`: one record per image, annotated pictures, COCO JSON and CSV."""
 
 import csv
 import json
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
     from vgtok.detect.detector import Detector
     from vgtok.detect.result import Result
+    from vgtok.tokenize.tokens import Tokens
 
 
 class Output(StrEnum):
-    """What is written: each picture or video annotated, with or without its tokens; one COCO file; one table."""
+    """Outputs: annotated pictures or videos, the same with tokens, one COCO file, one CSV table."""
 
     picture = "picture"
     tokens = "tokens"
@@ -36,16 +37,15 @@ class Output(StrEnum):
 
 
 ENDINGS = {Output.picture: "detections", Output.tokens: "tokens"}
-"""How the name of an annotated file ends, for the outputs that are written per input."""
-
+"""Endings of the annotated files, for the outputs that are written per input."""
 
 PARTS = ("tokenizer", "encoder", "head")
-"""What the time of a frame is made up of."""
+"""Stages a detection is timed by."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One call of the verb: the detector, the settings that results depend on, what is wanted and where it goes."""
+    """One run of the command: the detector, the settings that results depend on, the outputs and their folder."""
 
     detector: "Detector"
     settings: Mapping[str, Any]
@@ -53,11 +53,11 @@ class Job:
     out: Path
 
     def targets(self, name: str, suffix: str) -> dict[Output, Path]:
-        """The annotated files of an input, by output."""
+        """Return the annotated files of an input, by output."""
         return {kind: self.out / f"{name}.{end}{suffix}" for kind, end in ENDINGS.items() if kind in self.outputs}
 
     def detect(self, pixels: NDArray[np.uint8]) -> "Result":
-        """What the detector finds in (H, W, 3) RGB pixels."""
+        """Run the detector on (H, W, 3) RGB pixels."""
         return self.detector(
             pixels,
             budget=self.settings["budget"],
@@ -66,24 +66,31 @@ class Job:
             head=self.settings["head"],
         )
 
-    def draw(self, pixels: NDArray[np.uint8], objects: Iterable[Mapping[str, Any]], kind: Output) -> "Image.Image":
-        """A frame annotated from its record alone; tokens are found again, the same to the last one."""
+    def draw(
+        self,
+        pixels: NDArray[np.uint8],
+        objects: Iterable[Mapping[str, Any]],
+        kind: Output,
+        tokens: "Tokens | None" = None,
+    ) -> "Image.Image":
+        """Return the pixels annotated with the objects of a record; without `tokens` they are computed again."""
         from vgtok.show.overlay import draw_detections
 
-        # A record may come from a file that was damaged since: a label beyond the classes is not drawn.
+        # A record may come from a damaged file: skip labels beyond the classes.
         rows = [row for row in objects if row["label"] < len(self.detector.names)]
         boxes = np.array([row["bbox"] for row in rows], dtype=np.float64).reshape(-1, 4)
         boxes[:, 2:] += boxes[:, :2]
         labels = np.array([row["label"] for row in rows], dtype=np.int64)
         picture: Any = pixels
         if kind is Output.tokens:
-            tokenizer = Tokenizer(budget=self.settings["budget"], canvas=self.detector.canvas)
-            picture = tokenizer(pixels).overlay(pixels)
+            if tokens is None:
+                tokens = Tokenizer(budget=self.settings["budget"], canvas=self.detector.canvas)(pixels)
+            picture = tokens.overlay(pixels)
         return draw_detections(picture, pixels.shape[1], boxes, labels, self.detector.names)
 
 
 def record(item: str, result: "Result") -> dict[str, Any]:
-    """A frame's result as plain values; each object has its name, label and what a row of a COCO results file has."""
+    """Return a result as plain values; each object has its name, its label and the fields of a COCO results row."""
     rows = zip(result.names, result.labels.tolist(), result.to_coco(item), strict=True)
     kept = ("category_id", "bbox", "score")
     return {
@@ -96,7 +103,7 @@ def record(item: str, result: "Result") -> dict[str, Any]:
 
 
 def is_record(entry: Mapping[str, Any]) -> bool:
-    """Whether a line of a file holds all that is read from a record; a damaged one may lack any of it."""
+    """Whether an entry of a file is a whole record; a damaged one may lack any field."""
     times, objects = entry.get("ms"), entry.get("objects")
     return (
         isinstance(entry.get("item"), str)
@@ -122,7 +129,7 @@ def _is_object(found: Any) -> bool:
 
 
 def write_coco(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write a COCO results file; the image_id of a row is the record's item."""
+    """Write a COCO results file; the image_id of a row is the item of its record."""
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         separator = "["
         for entry in records:
@@ -134,7 +141,7 @@ def write_coco(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 
 def write_csv(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write a table with a line per object, corners in pixels."""
+    """Write a CSV table with a row per object, corners in px."""
     from vgtok.detect.result import CSV_COLUMNS, csv_text
 
     with (
@@ -152,9 +159,9 @@ def write_csv(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 
 class Pictures:
-    """The picture files of one call of the verb; `journal` holds what is finished, `resumed` counts it at the start.
+    """The image files of one run; `journal` holds the finished ones, `resumed` is their number at the start.
 
-    `folders` are those the pictures of the call lie in: what is finished of them and no longer there is forgotten.
+    Finished images that were deleted since from one of the input `folders` are dropped.
     """
 
     def __init__(self, job: Job, folders: AbstractSet[Path]) -> None:
@@ -163,14 +170,14 @@ class Pictures:
         self.resumed = len(self.journal.entries)
 
     def detect(self, path: Path, item: str, name: str) -> None:
-        """Detect in one file called `item`, write its pictures and note it, unless an earlier run did."""
+        """Detect in one file called `item`, write its pictures and log it, unless an earlier run did."""
         from vgtok.detect.result import picture_bytes
 
         if self._finished(path, item):
             return
         seen = stamp(path)
         pixels = read_image(path)
-        # What one frame does to the model (memory, a kernel) says nothing about the next.
+        # An image that exhausts memory or a kernel does not affect the next one.
         try:
             result = self.job.detect(pixels)
         except (VGTokError, RuntimeError, MemoryError) as error:
@@ -178,12 +185,12 @@ class Pictures:
         entry = record(item, result)
         written = self.job.targets(name, ".jpg")
         for kind, target in written.items():
-            write_bytes(target, picture_bytes(self.job.draw(pixels, entry["objects"], kind), target))
+            write_bytes(target, picture_bytes(self.job.draw(pixels, entry["objects"], kind, result.tokens), target))
         files = [str(target) for target in written.values()]
         self.journal.add(item, {"stamp": seen, "source": str(path.absolute()), "written": files, **entry})
 
     def rows(self) -> list[dict[str, Any]]:
-        """A line for every finished file."""
+        """Return a row for every finished file."""
         return [
             {
                 "input": item,
@@ -202,7 +209,7 @@ class Pictures:
 
 
 def _is_current(entry: Mapping[str, Any], folders: AbstractSet[Path]) -> bool:
-    """Whether an entry is whole and its picture was not deleted since; older entries do not say where it lies."""
+    """Whether an entry is whole and its image still exists; older entries have no `source`."""
     written, source = entry.get("written"), entry.get("source", "")
     if not (is_record(entry) and "stamp" in entry and isinstance(source, str) and isinstance(written, list)):
         return False

@@ -1,4 +1,4 @@
-"""`vgtok evaluate`: detections, or a model, against a data set by its own protocol, as a table, JSON or a report."""
+"""`vgtok evaluate`: score detections or a model on a data set, as a table, JSON or a report."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from vgtok.cli import options
-from vgtok.cli.detect import HeadName
 from vgtok.data.dataset import open_annotated
 from vgtok.data.subset import evenly_spaced
 from vgtok.errors import InputError
@@ -23,37 +22,33 @@ from vgtok.evaluate.protocols import protocol_for
 def evaluate(
     data: options.AnnotatedData,
     predictions: Annotated[
-        Path | None, typer.Option(help="A COCO results json; image_id is the integer id, the file name or its stem.")
+        Path | None, typer.Option(help="COCO results JSON; image_id is the integer id, the file name or its stem.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Instead of predictions: a model to run, by folder, file, shipped or hub name.")
+        str | None,
+        typer.Option(help="Model to run, instead of --predictions: a name, a folder or a file."),
     ] = None,
-    budget: Annotated[
-        float | None,
-        typer.Option(help="With --model: share of the dense grid every image is read at. [the model's own default]"),
-    ] = None,
-    head: Annotated[
-        HeadName | None, typer.Option(help="With --model: the head that predicts; the model's own choice.")
-    ] = None,
+    budget: options.ModelBudget = None,
+    head: options.Head = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="With --model: only so many images, spread evenly over the set.")
+        int | None, typer.Option(min=1, help="With --model: number of images to use, evenly spaced.")
     ] = None,
     protocol: Annotated[
         str | None,
-        typer.Option(help="visdrone, visdrone-toolkit, aitodv2 or coco; the data set's own unless told otherwise."),
+        typer.Option(help="visdrone, visdrone-toolkit, aitodv2 or coco (default: the data set's)."),
     ] = None,
     max_detections: Annotated[
-        int | None, typer.Option(help="With --protocol coco: detections per class and image that count. [100]")
+        int | None, typer.Option(help="With --protocol coco: maximum detections per class and image (default: 100).")
     ] = None,
     score_threshold: Annotated[
-        float | None, typer.Option(help="Also precision and recall at IoU 0.5 of detections of at least this score.")
+        float | None, typer.Option(help="Also report precision and recall at IoU 0.5 above this score.")
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="Folder for a report as HTML and Markdown.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Folder to write an HTML and Markdown report to.")] = None,
     json_: options.Json = False,
 ) -> None:
-    """Score detections: AP in points, with the cap, the images and the boxes it was taken over."""
+    """Compute AP; also print max detections, images and boxes scored."""
     if (predictions is None) == (model is None):
-        raise InputError("evaluate: give either --predictions, a results file, or --model, a detector to run")
+        raise InputError("evaluate: give either --predictions or --model")
     if limit is not None and model is None:
         raise InputError("--limit: goes with --model; a results file is scored over all images")
     dataset = open_annotated(data)
@@ -104,7 +99,7 @@ def evaluate(
 
 def _print_run(run: Mapping[str, Any]) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"{escape(run['model'])} at {run['retained']:.2%} of the tokens, {run['ms']:.0f} ms an image")
+    console.print(f"{escape(run['model'])} at {run['retained']:.2%} of the tokens, {run['ms']:.0f} ms per image")
     for label, names in (
         ("not in the data", run["unused_classes"]),
         ("not known to the model", run["missing_classes"]),

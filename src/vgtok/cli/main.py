@@ -1,4 +1,4 @@
-"""The `vgtok` command: collects the verbs and turns every expected error into one line and exit code 1."""
+"""The `vgtok` command: all subcommands, with expected errors printed as one line and exit code 1."""
 
 import io
 import sys
@@ -8,35 +8,35 @@ from rich.console import Console
 from rich.markup import escape
 
 from vgtok import __version__
-from vgtok.cli import bench, calibrate, convert, detect, evaluate, export, models, sample, serve, study, tokenize, train
+from vgtok.cli import bench, convert, detect, evaluate, models, serve, study, tokenize, train
 from vgtok.errors import RunInterruptedError, VGTokError, missing_package
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.command("tokenize")(tokenize.tokenize)
-app.command("calibrate")(calibrate.calibrate)
+app.command("calibrate")(tokenize.calibrate)
 app.command("detect")(detect.detect)
 app.command("evaluate")(evaluate.evaluate)
 app.command("train")(train.train)
 app.command("models")(models.models)
 app.add_typer(convert.app, name="convert")
-app.add_typer(export.app, name="export")
+app.add_typer(convert.export_app, name="export")
 app.add_typer(bench.app, name="bench")
 app.command("study")(study.study)
-app.command("sample")(sample.sample)
+app.command("sample")(models.sample)
 app.command("serve")(serve.serve)
 
 
 @app.callback(invoke_without_command=True)
-def _version(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
-    """Read large frames at the token budget you name."""
+def _version(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+    """Tokenize, detect, train and evaluate on large images at a token budget."""
     if version:
         print(__version__)
         raise typer.Exit
 
 
 def run() -> None:
-    """Entry point: like the app itself, but an expected error is one line on standard error."""
-    # A file may have a name that is no text; it is printed as well as can be.
+    """Run the command line; an expected error is one line on standard error."""
+    # File names may not be valid text; escape what cannot be printed.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

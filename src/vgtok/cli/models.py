@@ -1,16 +1,20 @@
-"""`vgtok models`: every detector by name, with its parameters by part and what it costs dense."""
+"""`vgtok models` and `vgtok sample`: list detectors with their size and cost, and render an image to try them on."""
 
+import io
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
+from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
 from vgtok.cli import options
 from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import InputError
+from vgtok.files import write_bytes, write_text
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokenizer import Tokenizer
 
@@ -18,10 +22,10 @@ _PARTS = ("encoder", "neck", "query_head", "rpn_head", "roi_head", "atss_head")
 
 
 def models(
-    name: Annotated[str | None, typer.Argument(help="One configuration only.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show only this configuration.")] = None,
     json_: options.Json = False,
 ) -> None:
-    """List detectors: configurations to train or to convert checkpoints for, and models the package ships."""
+    """List detector configurations, with parameters and cost, and the models shipped with the package."""
     from vgtok.detect.config import DETECTORS
     from vgtok.detect.loading import shipped_models
     from vgtok.detect.saving import read_config
@@ -36,7 +40,7 @@ def models(
     if json_:
         print(json.dumps({"models": rows, "shipped": shipped}))
         return
-    # Without lines: ten columns of figures must fit a terminal of 80.
+    # Without borders, ten columns of numbers fit a terminal of 80 characters.
     title = "detectors, millions of parameters, GFLOPs dense at 2048 x 1152"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, collapse_padding=True)
     table.add_column("name", no_wrap=True)
@@ -48,11 +52,11 @@ def models(
         table.add_row(row["name"], *cells, f"{row['dense_gflops']:.0f}")
     console = Console()
     console.print(table)
-    console.print(f"with weights in the package: {', '.join(entry['name'] for entry in shipped) or 'none'}")
+    console.print(f"shipped with weights: {', '.join(entry['name'] for entry in shipped) or 'none'}")
 
 
 def _counted(name: str) -> dict[str, Any]:
-    """Parameters of a configuration, the fusion of coarse tokens, which no dense model has, apart; and its cost."""
+    """Return the parameters of a configuration, with and without the fusion of coarse tokens, and its dense cost."""
     from vgtok.detect.config import DETECTORS
     from vgtok.detect.model import detection_flops, detector_parameters
     from vgtok.encode.flops import encoder_flops
@@ -60,7 +64,7 @@ def _counted(name: str) -> dict[str, Any]:
     config = DETECTORS[name]
     parts = detector_parameters(config)
     everything = sum(parts.values())
-    # Dense costs do not depend on what the frame shows.
+    # The dense cost does not depend on the content of the image.
     width, height = DEFAULT_CANVAS
     tokens = Tokenizer(budget=1.0)(np.zeros((height, width, 3), dtype=np.uint8))
     grid = tokens.extent.rows(CELL), tokens.extent.columns(CELL)
@@ -74,3 +78,31 @@ def _counted(name: str) -> dict[str, Any]:
         "parts": parts,
         "dense_gflops": flops / 1e9,
     }
+
+
+def sample(
+    path: Annotated[Path, typer.Argument(help="PNG file to write.")],
+    seed: Annotated[int, typer.Option(help="Seed of the scene.")] = 7,
+    size: Annotated[str, typer.Option(help="Size as WIDTHxHEIGHT in px.")] = options.CANVAS_TEXT,
+    truth: Annotated[Path | None, typer.Option(help="COCO file to write the objects to.")] = None,
+    json_: options.Json = False,
+) -> None:
+    """Render a synthetic aerial image as a PNG."""
+    from vgtok.data.convert import coco_document
+    from vgtok.data.synthetic import render_scene
+
+    width, height = options.image_size(size)
+    scene = render_scene(seed=seed, width=width, height=height)
+    buffer = io.BytesIO()
+    Image.fromarray(scene.pixels).save(buffer, "PNG", compress_level=3)
+    write_bytes(path, buffer.getvalue())
+    if truth is not None:
+        write_text(truth, json.dumps(coco_document([(path.name, scene)])) + "\n")
+    if json_:
+        boxes = [
+            {"box": box.tolist(), "name": scene.names[label]}
+            for box, label in zip(scene.boxes, scene.labels, strict=True)
+        ]
+        print(json.dumps({"image": str(path), "seed": seed, "width": width, "height": height, "objects": boxes}))
+    else:
+        print(f"{path}: {width} x {height} px, {len(scene.boxes)} objects, seed {seed}")

@@ -1,12 +1,15 @@
-"""Options and inputs that several verbs share."""
+"""Options, inputs and tables that several commands share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from enum import StrEnum
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Annotated, Any
 
+import rich.table
 import typer
+from rich.markup import escape
 
 from vgtok.data.dataset import IMAGE_SUFFIXES
 from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS
@@ -14,44 +17,67 @@ from vgtok.errors import InputError
 from vgtok.tokenize.canvas import CanvasSize
 from vgtok.tokenize.tokenizer import Tokenizer
 
-Budget = Annotated[float | None, typer.Option(help="Share of the dense grid every image gets, exactly.")]
-Percentile = Annotated[float | None, typer.Option(help="Threshold as a percentile of the image's own scores.")]
-Table = Annotated[
-    str | None, typer.Option(help="With --budget: take the percentile from this retention table (name or file).")
+
+class HeadName(StrEnum):
+    """Prediction heads."""
+
+    query = "query"
+    atss = "atss"
+
+
+_MODEL = "A shipped model, a saved model's folder, a Co-DETR checkpoint or a hub name."
+
+Budget = Annotated[float | None, typer.Option(help="Share of the dense grid to keep, exactly.")]
+ModelBudget = Annotated[
+    float | None, typer.Option(help="Share of the dense grid to keep; 1 is dense (default: the model's).")
 ]
-Rank = Annotated[float, typer.Option(help="Share of busy nodes the gate stops; 0 is no gate.")]
+Percentile = Annotated[float | None, typer.Option(help="Score threshold, as a percentile of the image's own scores.")]
+Table = Annotated[
+    str | None, typer.Option(help="With --budget: retention table (name or file) to look the percentile up in.")
+]
+Rank = Annotated[float, typer.Option(help="Share of busy nodes the gate stops; 0 turns the gate off.")]
 ScorerName = Annotated[str, typer.Option("--scorer", help="Score, e.g. tophat, fused, lambda_min, entropy.")]
 GateName = Annotated[str, typer.Option("--gate", help="Gate statistic, e.g. lambda_min.")]
 Splitter = Annotated[str, typer.Option(help="quadtree (16/32/64 px) or single_pass (16/32 px).")]
 CanvasOption = Annotated[
-    str, typer.Option("--canvas", help="Frame to fit inside as WIDTHxHEIGHT, or 'native' for the image's own size.")
+    str, typer.Option("--canvas", help="Canvas to resize images to, as WIDTHxHEIGHT, or 'native' for no resizing.")
 ]
-Workers = Annotated[int | None, typer.Option(help="Processes; one per core unless told otherwise.")]
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable result on standard output.")]
+Workers = Annotated[int | None, typer.Option(help="Number of processes (default: one per core).")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Data = Annotated[
     str, typer.Option(help="visdrone:DIR, aitodv2:DIR, coco:JSON:IMAGES, yolo:YAML or a folder of images.")
 ]
 AnnotatedData = Annotated[
     str, typer.Option("--data", help="visdrone:DIR, aitodv2:DIR[:SPLIT], coco:JSON:IMAGES or yolo:YAML[:SPLIT].")
 ]
-Model = Annotated[
-    str, typer.Option("--model", help="A saved model's folder, a Co-DETR checkpoint, a shipped model or a hub name.")
-]
-Out = Annotated[Path, typer.Option(help="Where results go.")]
+Model = Annotated[str, typer.Option("--model", help=_MODEL)]
+ModelArgument = Annotated[str, typer.Argument(help=_MODEL)]
+Head = Annotated[HeadName | None, typer.Option(help="Prediction head (default: the model's).")]
+Out = Annotated[Path, typer.Option(help="Output folder.")]
 
 CANVAS_TEXT = f"{DEFAULT_CANVAS[0]}x{DEFAULT_CANVAS[1]}"
 """The default canvas as an option spells it."""
 
 
+def console_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> rich.table.Table:
+    """Return a table for the terminal of plain text cells; the first column is left-aligned, the others right."""
+    table = rich.table.Table(title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
+
+
 def canvas_size(text: str) -> CanvasSize:
-    """Read a --canvas option."""
+    """Parse a --canvas option."""
     if text == "native":
         return "native"
-    return frame_size(text)
+    return image_size(text)
 
 
-def frame_size(text: str) -> tuple[int, int]:
-    """Read WIDTHxHEIGHT."""
+def image_size(text: str) -> tuple[int, int]:
+    """Parse WIDTHxHEIGHT."""
     width, cross, height = text.lower().partition("x")
     if not (cross and width.isdigit() and height.isdigit()):
         raise InputError(f"'{text}' is not WIDTHxHEIGHT in pixels, e.g. {CANVAS_TEXT}")
@@ -68,7 +94,7 @@ def tokenizer_from(
     splitter: str,
     canvas: str,
 ) -> Tokenizer:
-    """The tokenizer these options describe; 40% of the tokens when nothing is said."""
+    """Return the tokenizer these options describe; the default budget without --budget and --percentile."""
     settings: dict[str, Any] = {
         "rank": rank,
         "scorer": scorer,
@@ -78,15 +104,15 @@ def tokenizer_from(
     }
     if table is not None:
         if budget is None or percentile is not None:
-            raise InputError("--table: goes with --budget, the share it is inverted for")
+            raise InputError("--table: goes with --budget, and without --percentile")
         return Tokenizer.calibrated(table, budget, **settings)
     if budget is None and percentile is None:
         budget = DEFAULT_BUDGET
     return Tokenizer(budget=budget, percentile=percentile, **settings)
 
 
-def expanded(argument: str, suffixes: AbstractSet[str] = IMAGE_SUFFIXES) -> list[Path]:
-    """The files an argument stands for, sorted; of a folder those with one of the suffixes."""
+def expand_inputs(argument: str, suffixes: AbstractSet[str] = IMAGE_SUFFIXES) -> list[Path]:
+    """Return the files an argument stands for, sorted; of a folder, those with one of the suffixes."""
     try:
         return _expanded(argument, suffixes)
     except OSError as error:
@@ -109,7 +135,7 @@ def _expanded(argument: str, suffixes: AbstractSet[str]) -> list[Path]:
 
 
 def output_names(paths: Sequence[Path]) -> dict[Path, str]:
-    """A name per file for its results: its stem, with a number where two files share one."""
+    """Return a name for the results of each file: its stem, with a number if two files share it."""
     taken: set[str] = set()
     names = {}
     for path in paths:

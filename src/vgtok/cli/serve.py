@@ -1,4 +1,4 @@
-"""`vgtok serve`: the page a frame is dropped on, and its HTTP endpoint."""
+"""`vgtok serve`: a web page for trying a detector on your images, and its HTTP endpoint."""
 
 import json
 import signal
@@ -22,32 +22,34 @@ if TYPE_CHECKING:
 def serve(
     model: Annotated[
         str | None,
-        typer.Argument(help=f"A shipped model, a folder, a checkpoint or a hub name. [{DEFAULT_MODEL}]"),
+        typer.Argument(help=f"A shipped model, a folder, a checkpoint or a hub name (default: {DEFAULT_MODEL})."),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen at; 0 takes a free one.")] = 7860,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 accepts other machines.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.")] = 7860,
     score_threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="Detections below this score are left out.")
+        float, typer.Option(min=0, max=1, help="Leave out detections with a lower score.")
     ] = 0.3,
-    max_megabytes: Annotated[int, typer.Option(min=1, help="Largest upload.")] = 64,
-    max_megapixels: Annotated[int, typer.Option(min=1, help="Largest frame, read from its header.")] = 100,
+    max_megabytes: Annotated[int, typer.Option(min=1, help="Maximum upload size in MB.")] = 64,
+    max_megapixels: Annotated[int, typer.Option(min=1, help="Maximum image size in megapixels.")] = 100,
     allowed_host: Annotated[
         list[str] | None,
-        typer.Option(help="Another name the server is called by, or whose pages may use it; repeatable."),
+        typer.Option(help="Additional host name to accept requests for and from; repeatable."),
     ] = None,
     token: Annotated[
         str | None,
-        typer.Option(envvar="VGTOK_SERVE_TOKEN", help="What every request must bring; 16 or more characters."),
+        typer.Option(
+            envvar="VGTOK_SERVE_TOKEN", help="Access token required of every request; at least 16 characters."
+        ),
     ] = None,
-    queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; more are told to come back.")] = 32,
+    queue: Annotated[int, typer.Option(min=1, help="Maximum queued requests; further ones get 503.")] = 32,
     json_: options.Json = False,
 ) -> None:
-    """Serve a page that shows tokens and detections side by side, and the same as an HTTP endpoint."""
+    """Serve a web page that shows tokens and detections side by side, and an HTTP endpoint."""
     from vgtok.serve.limits import Limits
     from vgtok.serve.server import is_loopback, listening
 
     service = _service(model, score_threshold)
-    # A service manager's way to stop it is as good as Ctrl-C: what was uploaded is deleted either way.
+    # Handle SIGTERM like Ctrl-C, so that uploads are deleted either way.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     limits = Limits(max_megabytes, max_megapixels)
     with listening(
@@ -55,8 +57,8 @@ def serve(
     ) as address:
         if token is None and not is_loopback(urlsplit(address).hostname or ""):
             Console(stderr=True, soft_wrap=True).print(
-                f"[yellow]warning:[/] other machines can reach {address} and anybody there may use it; "
-                "give --token, or put a proxy that asks who they are before it"
+                f"[yellow]warning:[/] other machines can reach {address} without a token; "
+                "set --token, or use a proxy that authenticates"
             )
         if json_:
             print(json.dumps({"address": address, "model": service.model}), flush=True)
@@ -76,11 +78,11 @@ def _service(model: str | None, score_threshold: float) -> "Service":
         from vgtok.detect.loading import load
 
         detector = load(model or DEFAULT_MODEL)
-        # Visitors learn what a model is called, not where it lies.
+        # Show the name of the model, not its path.
         name = Path(model).name if model and Path(model).exists() else model or DEFAULT_MODEL
         return Service(detector, name, score_threshold=score_threshold)
     except (InputError, ImportError) as error:
-        # Whoever names a model wants that one; the default is only what is there.
+        # Only the default model is optional.
         if model is not None:
             raise
         missing = "torch is not installed" if isinstance(error, ImportError) else "it is not part of this installation"

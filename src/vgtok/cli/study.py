@@ -1,4 +1,4 @@
-"""`vgtok study`: the paper's tables and figures, paper beside measured; alone, the map of all of them."""
+"""`vgtok study`: reproduce tables and figures of the paper; without a name, list all of them."""
 
 import csv
 import io
@@ -17,7 +17,6 @@ from rich.table import Table
 
 from vgtok import __version__
 from vgtok.cli import options
-from vgtok.cli.detect import HeadName
 from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import default_workers
@@ -28,38 +27,38 @@ from vgtok.study.result import Inputs, Result, Row, Study
 
 
 def study(
-    name: Annotated[str | None, typer.Argument(help="The study to run; none lists them all.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Study to run; lists all if omitted.")] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="visdrone:DIR or aitodv2:DIR; the name alone stands for VGTOK_VISDRONE or VGTOK_AITODV2."),
+        typer.Option(help="visdrone:DIR or aitodv2:DIR; the name alone uses VGTOK_VISDRONE or VGTOK_AITODV2."),
     ] = None,
     frame: Annotated[str | None, typer.Option(help="For pictures: an image file, or a file stem of the data.")] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="For studies of accuracy: a model's folder, file, shipped or hub name [vgtok-tiny]; repeatable for "
-            "dense-epochs, which also takes a folder of checkpoints."
+            help="For accuracy studies: a model's folder, file, shipped or hub name (default: vgtok-tiny). Repeatable "
+            "for dense-epochs, which also takes a folder of checkpoints."
         ),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="For studies of accuracy: only so many images, evenly spread; for grid, scenes."),
+        typer.Option(min=1, help="For accuracy studies: number of images, evenly spaced; for grid, of scenes."),
     ] = None,
     head: Annotated[
-        HeadName | None, typer.Option(help="For studies of accuracy: the head that predicts; the model's own choice.")
+        options.HeadName | None, typer.Option(help="For accuracy studies: prediction head (default: the model's).")
     ] = None,
     out: options.Out = Path("vgtok-study"),
     workers: options.Workers = None,
     json_: options.Json = False,
 ) -> None:
-    """Make a table or figure of the paper again; without a name, list all of them with what they need."""
+    """Reproduce a table or figure of the paper; without a name, list all of them and what they need."""
     if name is None:
         _coverage(out, json_)
         return
     chosen = load_study(name)
     given = {"data": data, "frame": frame, "model": model, "limit": limit, "head": head}
-    _refuse_unheeded(chosen, [option for option, value in given.items() if value])
-    # A frame of the caller's own is not looked for in a data set nobody asked for.
+    _check_options(chosen, [option for option, value in given.items() if value])
+    # With an image of the user's own no data set is opened, unless one is named.
     dataset = named_dataset(data, data_kinds(name)) if data or not frame else None
     result = chosen.run(
         Inputs(
@@ -85,12 +84,12 @@ def study(
         _print(chosen, result, written)
 
 
-def _refuse_unheeded(chosen: Study, given: Sequence[str]) -> None:
-    """Refuse options the study would ignore."""
-    unheeded = [f"--{option}" for option in given if option not in chosen.takes]
-    if unheeded:
+def _check_options(chosen: Study, given: Sequence[str]) -> None:
+    """Raise on options the study does not use."""
+    unused = [f"--{option}" for option in given if option not in chosen.takes]
+    if unused:
         taken = " and ".join(f"--{option}" for option in chosen.takes) or "none of these options"
-        raise InputError(f"study '{chosen.name}': does not take {', '.join(unheeded)}; it takes {taken}")
+        raise InputError(f"study '{chosen.name}': does not take {', '.join(unused)}; it takes {taken}")
 
 
 def _write(document: dict[str, Any], result: Result, out: Path) -> list[Path]:
@@ -131,7 +130,7 @@ def _print(chosen: Study, result: Result, written: Sequence[Path]) -> None:
 
 
 def _table(title: str, rows: Sequence[Row]) -> Table:
-    """The rows as a table; where a column has a twin from the paper the two share one, the paper's in colour."""
+    """Return the rows as a table; a column and its paper_ twin share one, the paper's value in color."""
     twins = {column for column in rows[0] if f"paper_{column}" in rows[0]}
     shown = [column for column in rows[0] if column.removeprefix("paper_") not in twins or column in twins]
     table = Table(title=f"{title}{' (paper)' if twins else ''}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
@@ -154,7 +153,7 @@ def _text(value: Any) -> str:
         return "-"
     if not isinstance(value, float):
         return escape(str(value))
-    # Five digits say enough, and wide tables then fit a terminal.
+    # Five digits, so that wide tables fit a terminal.
     if abs(value) >= 1000:
         return f"{value:.0f}"
     return f"{value:.{4 if abs(value) < 10 else 2}f}".rstrip("0").rstrip(".")
@@ -170,7 +169,7 @@ def _coverage(results: Path, json_: bool) -> None:
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )
-    # What an item shows and what it is measured with may take several lines; a name is never cut.
+    # Long cells wrap over several lines; names are never cut.
     for heading, narrow in (("item", 8), ("shows", 12), ("name", 12), ("data", 8), ("with", 5), ("here", 10)):
         table.add_column(heading, min_width=narrow, max_width=None if heading == "shows" else narrow, overflow="fold")
     for entry in ENTRIES:

@@ -22,8 +22,8 @@ from vgtok.study.paper_accuracy import FUSED, FUSED_GATED, GATED, SINGLE_PASS, T
 from vgtok.study.result import PALETTE, RENDERED, Inputs, Read, Result, Row, Study
 from vgtok.study.sources import TRAINING, code_digest
 from vgtok.train.loop import train
-from vgtok.train.outcome import detector_of
 from vgtok.train.recipe import Recipe, recipe_named
+from vgtok.train.run_to_model import detector_from_run
 from vgtok.train.validation import score, validation_images
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ def run(inputs: Inputs) -> Result:
 
 def measure(grid: Grid, folder: Path) -> dict[tuple[str, float], list[dict[str, float]]]:
     """Scores of every seed of every cell; what is finished is read back, what was stopped goes on."""
-    base = replace(grid.base, budgets=(1.0,), evaluate=0)
+    base = replace(grid.base, budgets=(1.0,), evaluate_every=0)
     start = folder / "base-model"
     if not is_saved(start):
         train(base, folder / "base")
-        save_detector(detector_of(folder / "base"), start)
+        save_detector(detector_from_run(folder / "base"), start)
     console, cells = Console(stderr=True), grid.cells()
     scores: dict[tuple[str, float], list[dict[str, float]]] = {}
     for number, (name, budget) in enumerate(cells):
@@ -99,12 +99,12 @@ def _finetuned(
     recipe = replace(
         base,
         name=place.name,
-        start=str(start),
+        init_from=str(start),
         budgets=(budget,),
         steps=grid.finetune,
-        rate=base.rate / 3,
-        warmup=min(10, grid.finetune),
-        # Lessons are drawn from the seed, so each run is finetuned on scenes of its own.
+        learning_rate=base.learning_rate / 3,
+        warmup_steps=min(10, grid.finetune),
+        # Samples are drawn from the seed, so each run is finetuned on scenes of its own.
         seed=1 + seed,
         evaluate_budget=budget,
         evaluate_images=grid.scenes,
@@ -113,7 +113,7 @@ def _finetuned(
     train(recipe, place)
     images = validation_images(recipe, folder / f"{grid.scenes}-scenes", None, ())
     assert images is not None
-    detector = detector_of(place)
+    detector = detector_from_run(place)
     found = score(detector.model.config, detector.model.state_dict(), recipe, images)
     write_text(done, json.dumps(found) + "\n")
     return found

@@ -1,4 +1,4 @@
-"""Train detectors: recipes, the loop on accelerate, checkpoints, and the model a run leaves."""
+"""Train detectors: recipes, the training loop on accelerate, checkpoints, and the model of a finished run."""
 
 from typing import TYPE_CHECKING
 
@@ -7,27 +7,27 @@ from vgtok.lazy import lazy_names
 if TYPE_CHECKING:
     from vgtok.train.loop import Trainer, train
     from vgtok.train.model import initial_model
-    from vgtok.train.outcome import detector_of
-    from vgtok.train.recipe import RECIPES, Recipe, branched, read_recipe, recipe_named
-    from vgtok.train.run_folder import State, load_state, newest, read_metrics, save_state
-    from vgtok.train.samples import Lesson, Lessons
+    from vgtok.train.recipe import RECIPES, Recipe, branch_recipe, read_recipe, recipe_named
+    from vgtok.train.run_folder import Checkpoint, latest_checkpoint, load_checkpoint, read_metrics, save_checkpoint
+    from vgtok.train.run_to_model import detector_from_run
+    from vgtok.train.samples import TrainingSample, TrainingSamples
 
 __all__ = [
     "RECIPES",
-    "Lesson",
-    "Lessons",
+    "Checkpoint",
     "Recipe",
-    "State",
     "Trainer",
-    "branched",
-    "detector_of",
+    "TrainingSample",
+    "TrainingSamples",
+    "branch_recipe",
+    "detector_from_run",
     "initial_model",
-    "load_state",
-    "newest",
+    "latest_checkpoint",
+    "load_checkpoint",
     "read_metrics",
     "read_recipe",
     "recipe_named",
-    "save_state",
+    "save_checkpoint",
     "train",
 ]
 
@@ -36,9 +36,9 @@ __getattr__, __dir__ = lazy_names(
     {
         "loop": ["Trainer", "train"],
         "model": ["initial_model"],
-        "outcome": ["detector_of"],
-        "recipe": ["RECIPES", "Recipe", "branched", "read_recipe", "recipe_named"],
-        "run_folder": ["State", "load_state", "newest", "read_metrics", "save_state"],
-        "samples": ["Lesson", "Lessons"],
+        "recipe": ["RECIPES", "Recipe", "branch_recipe", "read_recipe", "recipe_named"],
+        "run_folder": ["Checkpoint", "latest_checkpoint", "load_checkpoint", "read_metrics", "save_checkpoint"],
+        "run_to_model": ["detector_from_run"],
+        "samples": ["TrainingSample", "TrainingSamples"],
     },
 )

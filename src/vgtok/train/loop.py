@@ -1,4 +1,7 @@
-"""The training loop, on one process or many, by accelerate."""
+"""The training loop, on one process or several, with accelerate.
+
+A recipe and a folder go in; the folder holds checkpoints and metrics afterwards, and is where a run resumes from.
+"""
 
 import json
 import math
@@ -27,27 +30,26 @@ from vgtok.encode.loading import check_state
 from vgtok.errors import InputError, RunInterruptedError
 from vgtok.files import locked, write_text
 from vgtok.train.model import initial_model
-from vgtok.train.optimizer import Average, best_precision, make_optimiser, set_rate
+from vgtok.train.optimizer import ModelEma, best_precision, make_optimizer, set_learning_rate
 from vgtok.train.recipe import RECIPE_FILE, SYNTHETIC, Recipe, read_recipe
-from vgtok.train.run_folder import MODEL_FILE, Journal, State, load_state, newest, save_state
-from vgtok.train.samples import Lesson, Lessons
+from vgtok.train.run_folder import MODEL_FILE, Checkpoint, RunLog, latest_checkpoint, load_checkpoint, save_checkpoint
+from vgtok.train.samples import TrainingSample, TrainingSamples
 from vgtok.train.validation import score, validation_images
 
 
 @dataclass
 class Stop:
-    """Whether the process was asked to end."""
+    """Whether the process was asked to stop."""
 
-    asked: bool = False
+    requested: bool = False
 
 
 @contextmanager
-def stopped_by_signals(stop: Stop) -> Iterator[None]:
-    """Take note of SIGTERM and of the first Ctrl-C; a second Ctrl-C has its usual effect.
+def catch_signals(stop: Stop) -> Iterator[None]:
+    """Record SIGTERM and the first Ctrl-C in `stop`; a second Ctrl-C has its usual effect.
 
-    Launchers of several processes send SIGTERM more than once.
-
-    Signals reach the main thread alone, so a run in another thread is never stopped this way.
+    Launchers of several processes send SIGTERM more than once. Python delivers signals to the main thread only, so a
+    run in another thread is not stopped this way.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -55,7 +57,7 @@ def stopped_by_signals(stop: Stop) -> Iterator[None]:
     usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def note(_number: int, _frame: FrameType | None) -> None:
-        stop.asked = True
+        stop.requested = True
         signal.signal(signal.SIGINT, usual[signal.SIGINT])
 
     for number in usual:
@@ -67,27 +69,27 @@ def stopped_by_signals(stop: Stop) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-_EVALUATION = timedelta(hours=12)
-"""What processes wait for each other at most: one of them scores all images while the others stand still."""
+_TIMEOUT = timedelta(hours=12)
+"""How long processes wait for each other: one of them evaluates while the others are idle."""
 
 _CHANGEABLE = {
     "steps",
     "epochs",
     "auxiliary_steps",
-    "decay",
+    "decay_steps",
     "precision",
-    "checkpoint",
-    "keep",
-    "evaluate",
+    "checkpoint_every",
+    "keep_every",
+    "evaluate_every",
     "evaluate_images",
     "evaluate_budget",
 }
-"""Settings a run may be resumed with other values of: how long it is, how it is computed, saved and watched."""
+"""Settings that may change when a run is resumed: its length, precision, saving and evaluation."""
 
 
 @dataclass(frozen=True)
-class Material:
-    """What a run learns from and what it is scored on; None stands for rendered scenes."""
+class TrainingData:
+    """A data set, None for rendered scenes, the indices to train on and those held out, and the class names."""
 
     dataset: AnnotatedDataset | None
     training: Sequence[int]
@@ -96,125 +98,129 @@ class Material:
 
 
 def train(recipe: Recipe, run: Path) -> Path | None:
-    """Follow a recipe in a folder of its own, from its last checkpoint where there is one; returns the last one.
+    """Train a recipe in the folder `run`, resuming from its last checkpoint; return the final checkpoint.
 
-    Of several processes all but the first return nothing.
+    All processes but the main one return None.
     """
     precision = best_precision() if recipe.precision == "auto" else recipe.precision
     accelerator = Accelerator(
         mixed_precision="bf16" if precision == "bf16" else "no",
-        kwargs_handlers=[InitProcessGroupKwargs(timeout=_EVALUATION)],
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=_TIMEOUT)],
     )
-    material = _material(recipe)
-    steps = recipe.steps or math.ceil(recipe.epochs * len(material.training) / recipe.batch)
+    data = _open_data(recipe)
+    steps = recipe.steps or math.ceil(recipe.epochs * len(data.training) / recipe.batch)
     if steps < 1:
-        raise InputError("steps: neither steps nor epochs say how long to train; use --set steps=1000")
+        raise InputError("steps: neither steps nor epochs is set; use --set steps=1000")
     passes = recipe.batch // recipe.images_per_pass
     if passes % accelerator.num_processes:
         raise InputError(
             f"batch: {passes} passes of {recipe.images_per_pass} images do not divide among "
             f"{accelerator.num_processes} processes"
         )
-    # Of several processes the first is the one that writes.
+    # Only the main process writes, so only it takes the lock.
     with locked(run / ".vgtok-lock", run) if accelerator.is_main_process else nullcontext():
-        return _train(recipe, run, accelerator, material, steps)
+        return _train(recipe, run, accelerator, data, steps)
 
 
-def _train(recipe: Recipe, run: Path, accelerator: Accelerator, material: Material, steps: int) -> Path | None:
-    """Follow a recipe for so many steps in a folder that no other run writes to."""
-    _refuse_another_recipe(recipe, run)
+def _train(recipe: Recipe, run: Path, accelerator: Accelerator, data: TrainingData, steps: int) -> Path | None:
+    """Train in a folder that no other run writes to."""
+    _check_recipe(recipe, run)
     set_seed(recipe.seed)
-    model = initial_model(recipe, material.names).to(accelerator.device)
-    optimiser = make_optimiser(model, recipe)
-    average = Average(model.state_dict(), recipe)
+    model = initial_model(recipe, data.names).to(accelerator.device)
+    optimizer = make_optimizer(model, recipe)
+    ema = ModelEma(model.state_dict(), recipe)
     step, seconds = 0, 0.0
-    folder = newest(run) or (Path(recipe.branch) if recipe.branch else None)
+    folder = latest_checkpoint(run) or (Path(recipe.branch) if recipe.branch else None)
     if folder is not None:
-        state = load_state(folder)
-        check_state(state.model, model, str(folder))
-        step, seconds = state.step, state.seconds
-        model.load_state_dict(state.model)
-        average.tensors = {name: tensor.to(accelerator.device) for name, tensor in state.average.items()}
-        # A checkpoint kept for good has none: a branch of it starts with fresh moments.
-        if state.optimiser:
-            optimiser.load_state_dict(state.optimiser)
-    lessons = Lessons(recipe, material.names, material.dataset, material.training)
-    trainer = Trainer(recipe, accelerator, model, optimiser, average, steps, Stop())
+        checkpoint = load_checkpoint(folder)
+        check_state(checkpoint.model, model, str(folder))
+        step, seconds = checkpoint.step, checkpoint.seconds
+        model.load_state_dict(checkpoint.model)
+        ema.tensors = {name: tensor.to(accelerator.device) for name, tensor in checkpoint.ema.items()}
+        # Permanent checkpoints have no optimizer state; a branch from one starts with new moments.
+        if checkpoint.optimizer:
+            optimizer.load_state_dict(checkpoint.optimizer)
+    samples = TrainingSamples(recipe, data.names, data.dataset, data.training)
+    trainer = Trainer(recipe, accelerator, model, optimizer, ema, steps, Stop())
     if not accelerator.is_main_process:
-        with stopped_by_signals(trainer.stop), closing(lessons.ahead(trainer.numbers(step))) as queue:
-            _follow(trainer, queue, step)
+        with catch_signals(trainer.stop), closing(samples.prefetch(trainer.sample_numbers(step))) as queue:
+            _run_worker(trainer, queue, step)
         return None
     for name, document in ((RECIPE_FILE, recipe.to_dict()), (MODEL_FILE, model.config.to_dict())):
         write_text(run / name, json.dumps(document, indent=1) + "\n")
-    images = validation_images(recipe, run, material.dataset, material.held_out) if recipe.evaluate else None
+    images = validation_images(recipe, run, data.dataset, data.held_out) if recipe.evaluate_every else None
     with (
-        Journal(run, step, steps) as journal,
-        stopped_by_signals(trainer.stop),
-        closing(lessons.ahead(trainer.numbers(step))) as queue,
+        RunLog(run, step, steps) as log,
+        catch_signals(trainer.stop),
+        closing(samples.prefetch(trainer.sample_numbers(step))) as queue,
     ):
-        if recipe.evaluate and images is None:
-            journal.say("nothing is scored: name images with --set validation=visdrone:DIR or --set held_out=48")
-        return _lead(trainer, queue, images, journal, run, step, seconds)
+        if recipe.evaluate_every and images is None:
+            log.print("nothing is evaluated: name images with --set validation=visdrone:DIR or --set held_out=48")
+        return _run_main(trainer, queue, images, log, run, step, seconds)
 
 
 @dataclass
 class Trainer:
-    """A model in training with everything an update needs."""
+    """A model in training, and everything an update needs."""
 
     recipe: Recipe
     accelerator: Accelerator
     model: CoDetr
-    optimiser: torch.optim.AdamW
-    average: Average
+    optimizer: torch.optim.AdamW
+    ema: ModelEma
     steps: int
     stop: Stop
     stopping: bool = False
 
-    def numbers(self, step: int) -> list[int]:
-        """The lessons of this process from `step` to the end."""
-        per, first = self.recipe.batch // self.accelerator.num_processes, self.accelerator.process_index
-        return [at * self.recipe.batch + first * per + turn for at in range(step, self.steps) for turn in range(per)]
+    def sample_numbers(self, step: int) -> list[int]:
+        """Return the numbers of the samples of this process from `step` to the end."""
+        per_process, first = self.recipe.batch // self.accelerator.num_processes, self.accelerator.process_index
+        return [
+            at * self.recipe.batch + first * per_process + n
+            for at in range(step, self.steps)
+            for n in range(per_process)
+        ]
 
-    def update(self, step: int, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """One step on the lessons of this process; returns its losses by part, their sum, the norm and the rate."""
+    def update(self, step: int, samples: Sequence[TrainingSample]) -> dict[str, float]:
+        """Train one step on the samples of this process; return losses, gradient norm and learning rate."""
         self.model.train()
-        rate = set_rate(self.optimiser, self.recipe, step, self.steps)
+        rate = set_learning_rate(self.optimizer, self.recipe, step, self.steps)
         kinds: LossKinds = "auxiliary" if step < self.recipe.auxiliary_steps else "all"
-        parts = self.gradients(lessons, kinds)
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip))
+        parts = self.compute_gradients(samples, kinds)
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.max_grad_norm))
         loss = parts["loss"]
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            numbers = ", ".join(str(lesson.number) for lesson in lessons)
+            numbers = ", ".join(str(sample.number) for sample in samples)
             raise InputError(
-                f"loss: {loss} with gradients of norm {norm} at step {step}, lessons {numbers}; nothing was updated "
-                "and the last checkpoint is intact. Lower --set rate, or use --set precision=fp32"
+                f"loss: {loss} with gradients of norm {norm} at step {step}, samples {numbers}; nothing was updated "
+                "and the last checkpoint is intact. Lower --set learning_rate, or use --set precision=fp32"
             )
-        self.optimiser.step()
-        self.average.update(self.model.state_dict(), step)
-        return {**parts, "norm": norm, "rate": rate}
+        self.optimizer.step()
+        self.ema.update(self.model.state_dict(), step)
+        return {**parts, "grad_norm": norm, "learning_rate": rate}
 
-    def gradients(self, lessons: Sequence[Lesson], kinds: LossKinds) -> dict[str, float]:
-        """Leave the mean gradient over the passes of all processes; returns their mean `loss`.
+    def compute_gradients(self, samples: Sequence[TrainingSample], kinds: LossKinds) -> dict[str, float]:
+        """Set the gradients to their mean over the passes of all processes; return the mean `loss`.
 
-        Beside it are the losses by part of this process's own passes.
+        The losses by part are returned too, as means over the passes of this process.
         """
-        self.optimiser.zero_grad()
+        self.optimizer.zero_grad()
         for parameter in self.model.reached(kinds):
-            # Zero, never none: what a lesson leaves out must still add up over processes.
+            # Zero instead of None: a parameter that a sample does not use is still summed over processes.
             parameter.grad = torch.zeros_like(parameter)
         sums: dict[str, float] = {}
         loss = torch.zeros((), device=self.accelerator.device)
         size = self.recipe.images_per_pass
-        passes = [lessons[first : first + size] for first in range(0, len(lessons), size)]
+        passes = [samples[first : first + size] for first in range(0, len(samples), size)]
         for members in passes:
-            # What noise and samples the losses draw follows from the lessons, wherever they are learnt.
+            # Seed the noise of the losses by sample, so that it does not depend on the number of processes.
             torch.manual_seed(int(np.random.default_rng((self.recipe.seed, 3, members[0].number)).integers(2**63)))
             with self.accelerator.autocast():
                 losses = self.model.loss(
-                    [lesson.frame.to(self.accelerator.device) for lesson in members],
-                    [lesson.tokens for lesson in members],
-                    [{"boxes": lesson.boxes, "labels": lesson.labels} for lesson in members],
-                    [lesson.crop for lesson in members],
+                    [sample.image.to(self.accelerator.device) for sample in members],
+                    [sample.tokens for sample in members],
+                    [{"boxes": sample.boxes, "labels": sample.labels} for sample in members],
+                    [sample.crop for sample in members],
                     self.recipe.crop_queries or None,
                     kinds,
                 )
@@ -224,99 +230,98 @@ class Trainer:
             for name, value in losses.items():
                 part, *_, kind = name.split("/")
                 sums[f"{part}/{kind}"] = sums.get(f"{part}/{kind}", 0.0) + float(value.detach()) / len(passes)
-        self._add_up([p.grad for p in self.model.parameters() if p.grad is not None])
-        # Processes stop after the same step, whichever of them was asked to, and none that was asked later.
-        loss, asked = self.accelerator.reduce(torch.stack([loss, loss.new_tensor(self.stop.asked)]), "sum").tolist()
-        self.stopping = asked > 0
+        self._all_reduce([p.grad for p in self.model.parameters() if p.grad is not None])
+        # All processes stop after the same step, whichever of them got the signal.
+        loss, requested = self.accelerator.reduce(
+            torch.stack([loss, loss.new_tensor(self.stop.requested)]), "sum"
+        ).tolist()
+        self.stopping = requested > 0
         return {**sums, "loss": loss}
 
-    def _add_up(self, gradients: Sequence[Tensor]) -> None:
-        """Sum gradients over processes in place, as one message."""
+    def _all_reduce(self, gradients: Sequence[Tensor]) -> None:
+        """Sum gradients over processes in place, in one message."""
         if self.accelerator.num_processes == 1:
             return
         flat = self.accelerator.reduce(torch.cat([gradient.flatten() for gradient in gradients]), "sum")
         for gradient, part in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
             gradient.copy_(part.view_as(gradient))
 
-    def state(self, step: int, seconds: float) -> State:
-        """What a checkpoint after `step` steps holds."""
-        return State(step, seconds, self.model.state_dict(), self.average.tensors, self.optimiser.state_dict())
+    def checkpoint(self, step: int, seconds: float) -> Checkpoint:
+        """Return a checkpoint after `step` steps."""
+        return Checkpoint(step, seconds, self.model.state_dict(), self.ema.tensors, self.optimizer.state_dict())
 
 
-def _lead(
+def _run_main(
     trainer: Trainer,
-    queue: Iterator[Lesson],
+    queue: Iterator[TrainingSample],
     images: AnnotatedDataset | None,
-    journal: Journal,
+    log: RunLog,
     run: Path,
     step: int,
     seconds: float,
 ) -> Path:
-    """Train as the process that reports, saves and evaluates."""
+    """Train in the main process, which also logs, saves and evaluates."""
     recipe, steps = trainer.recipe, trainer.steps
-    per = recipe.batch // trainer.accelerator.num_processes
+    per_process = recipe.batch // trainer.accelerator.num_processes
     while step < steps and not trainer.stopping:
         started = time.perf_counter()
-        taken = [next(queue) for _ in range(per)]
-        report = trainer.update(step, taken)
+        batch = [next(queue) for _ in range(per_process)]
+        report = trainer.update(step, batch)
         step += 1
         seconds += time.perf_counter() - started
-        journal.write(
+        log.write(
             {
                 "step": step,
-                "lessons": step * recipe.batch,
+                "samples": step * recipe.batch,
                 "seconds": round(seconds, 2),
-                "objects": sum(len(lesson.labels) for lesson in taken),
-                "tokens": sum(len(lesson.tokens) for lesson in taken),
+                "objects": sum(len(sample.labels) for sample in batch),
+                "tokens": sum(len(sample.tokens) for sample in batch),
                 **{name: float(f"{value:.7g}") for name, value in report.items()},
             }
         )
-        journal.advance(step, report["loss"])
-        if images is not None and (step % recipe.evaluate == 0 or step == steps):
-            with journal.paused():
-                scores = score(trainer.model.config, trainer.average.tensors, recipe, images)
-            journal.write({"step": step, "lessons": step * recipe.batch, **scores})
-            journal.say(f"step {step}: " + ", ".join(f"{name} {value:.2f}" for name, value in scores.items()))
-        if step % recipe.checkpoint == 0 or step == steps or trainer.stopping:
-            save_state(run, trainer.state(step, seconds), recipe.keep)
+        log.advance(step, report["loss"])
+        if images is not None and (step % recipe.evaluate_every == 0 or step == steps):
+            with log.paused():
+                scores = score(trainer.model.config, trainer.ema.tensors, recipe, images)
+            log.write({"step": step, "samples": step * recipe.batch, **scores})
+            log.print(f"step {step}: " + ", ".join(f"{name} {value:.2f}" for name, value in scores.items()))
+        if step % recipe.checkpoint_every == 0 or step == steps or trainer.stopping:
+            save_checkpoint(run, trainer.checkpoint(step, seconds), recipe.keep_every)
     if trainer.stopping and step < steps:
         raise RunInterruptedError(f"{run}: stopped at step {step} of {steps} and saved; run the same command to resume")
-    folder = newest(run)
+    folder = latest_checkpoint(run)
     assert folder is not None
     return folder
 
 
-def _follow(trainer: Trainer, queue: Iterator[Lesson], step: int) -> None:
-    """Train as one of the other processes: the same steps, nothing reported."""
-    per = trainer.recipe.batch // trainer.accelerator.num_processes
+def _run_worker(trainer: Trainer, queue: Iterator[TrainingSample], step: int) -> None:
+    """Train in one of the other processes."""
+    per_process = trainer.recipe.batch // trainer.accelerator.num_processes
     for at in range(step, trainer.steps):
-        trainer.update(at, [next(queue) for _ in range(per)])
+        trainer.update(at, [next(queue) for _ in range(per_process)])
         if trainer.stopping:
             return
 
 
-def _material(recipe: Recipe) -> Material:
-    """Open the data and set some of it apart where validation has none of its own."""
+def _open_data(recipe: Recipe) -> TrainingData:
+    """Open the training data and set aside the images held out for validation."""
     if recipe.data == SYNTHETIC:
-        return Material(None, (), (), recipe.classes)
+        return TrainingData(None, (), (), recipe.classes)
     if not recipe.data:
         raise InputError("data: this recipe needs a data set; use --set data=visdrone:DIR or another")
     dataset = open_annotated(recipe.data)
     count = len(dataset.images)
-    apart = kept_apart([Path(image) for image in dataset.images], recipe.held_out)
-    training = sorted(set(range(count)) - set(apart))
-    return Material(dataset, training, apart, recipe.classes or dataset.names)
+    held_out = kept_apart([Path(image) for image in dataset.images], recipe.held_out)
+    training = sorted(set(range(count)) - set(held_out))
+    return TrainingData(dataset, training, held_out, recipe.classes or dataset.names)
 
 
-def _refuse_another_recipe(recipe: Recipe, run: Path) -> None:
-    """A folder holds one run: a checkpoint of other settings is not gone on with."""
-    if newest(run) is None:
+def _check_recipe(recipe: Recipe, run: Path) -> None:
+    """Raise if the folder holds a run with other settings, or checkpoints without a recipe."""
+    if latest_checkpoint(run) is None:
         return
     if not (run / RECIPE_FILE).is_file():
-        raise InputError(
-            f"{run}: holds checkpoints and no {RECIPE_FILE} that says how they came about; choose another --out, or "
-            "delete it"
-        )
+        raise InputError(f"{run}: holds checkpoints but no {RECIPE_FILE}; choose another --out, or delete it")
     stored = read_recipe(run / RECIPE_FILE).to_dict()
     wanted = recipe.to_dict()
     differing = [name for name in wanted if stored[name] != wanted[name] and name not in _CHANGEABLE]

@@ -1,4 +1,4 @@
-"""The model a run starts from: a saved one, made ready for the tokens of the recipe, or a new one."""
+"""The initial model of a run: a saved model, extended for the tokens of the recipe, or a new one."""
 
 import os
 from dataclasses import replace
@@ -16,26 +16,26 @@ from vgtok.train.recipe import CONVERTED, DENSE, Recipe
 
 
 def initial_model(recipe: Recipe, names: tuple[str, ...]) -> CoDetr:
-    """A saved model, or a new one whose encoder may start from a checkpoint."""
-    if recipe.start:
-        # Not on a GPU yet: every process would take the first one.
-        model = find_detector(_start(recipe, names)).model
+    """Return a saved model, or a new one whose encoder may be loaded from a checkpoint."""
+    if recipe.init_from:
+        # Load to the CPU: on a GPU every process would take the first one.
+        model = find_detector(_initial_weights(recipe, names)).model
         if model.config.names != names:
             raise InputError(
-                f"start: {recipe.start} knows other classes than the data; convert it with re-initialised classes"
+                f"init_from: {recipe.init_from} knows other classes than the data; convert it with --names"
             )
-        return prepared(model, recipe)
+        return prepare_model(model, recipe)
     model = CoDetr(detector_configuration(recipe.detector, names=names, auxiliary=recipe.auxiliary))
     if recipe.encoder_weights:
         load_weights(model.encoder, _weights(recipe.encoder_weights), recipe.encoder_source)
     return model
 
 
-def prepared(model: CoDetr, recipe: Recipe) -> CoDetr:
-    """The model with all the recipe trains: a converted release gains the fusion of coarse tokens where it meets some.
+def prepare_model(model: CoDetr, recipe: Recipe) -> CoDetr:
+    """Return the model with every part the recipe trains; budgets below 1 add the fusion of coarse tokens.
 
-    The fusion adds nothing until it is trained, so predictions do not change. Lessons hold no padded cells, so a model
-    that was trained here is run without them.
+    The fusion is initialized to zero, so predictions do not change. Training samples have no padded cells, so the
+    trained model runs without them too.
     """
     config = model.config
     changes: dict[str, object] = {"grid_multiple": 1}
@@ -48,39 +48,40 @@ def prepared(model: CoDetr, recipe: Recipe) -> CoDetr:
     if "fusion" in changes:
         fusion = Fusion(config.encoder_config()).state_dict()
         state |= {f"encoder.embedding.fusion.{name}": tensor for name, tensor in fusion.items()}
-    return model_from_state(config, state, recipe.start)
+    return model_from_state(config, state, recipe.init_from)
 
 
-def _start(recipe: Recipe, names: tuple[str, ...]) -> str:
-    """A model as named, or of that name in the folder VGTOK_WEIGHTS names."""
+def _initial_weights(recipe: Recipe, names: tuple[str, ...]) -> str:
+    """Return the model to start from: as named, or of that name in the folder VGTOK_WEIGHTS."""
     folder = os.environ.get("VGTOK_WEIGHTS")
-    if Path(recipe.start).exists():
-        return recipe.start
-    if folder is not None and (Path(folder) / recipe.start).exists():
-        return str(Path(folder) / recipe.start)
-    if recipe.start == CONVERTED:
+    if Path(recipe.init_from).exists():
+        return recipe.init_from
+    if folder is not None and (Path(folder) / recipe.init_from).exists():
+        return str(Path(folder) / recipe.init_from)
+    if recipe.init_from == CONVERTED:
         raise InputError(
-            f"start: {recipe.name} starts from a released Co-DETR ViT-L checkpoint, which is not part of this package; "
-            f"convert one with \"vgtok convert co-detr released.pth {CONVERTED} --names '{','.join(names)}'\", or name "
-            "another model with --set start=MODEL"
+            f"init_from: {recipe.name} starts from a released Co-DETR ViT-L checkpoint, which is not part of "
+            "this package; convert one with "
+            f"\"vgtok convert co-detr released.pth {CONVERTED} --names '{','.join(names)}'\", "
+            "or name another model with --set init_from=MODEL"
         )
-    if recipe.start == DENSE:
+    if recipe.init_from == DENSE:
         raise InputError(
-            f"start: {recipe.name} starts from the dense model; train it with 'vgtok train {DENSE} --out RUN' and save "
-            f"it with 'vgtok convert run RUN {DENSE}', or name another model with --set start=MODEL"
+            f"init_from: {recipe.name} starts from the dense model; train it with 'vgtok train {DENSE} --out RUN' and "
+            f"save it with 'vgtok convert run RUN {DENSE}', or name another model with --set init_from=MODEL"
         )
-    return recipe.start
+    return recipe.init_from
 
 
 def _weights(name: str) -> Path:
-    """A file as named, or of that name in the folder VGTOK_WEIGHTS names."""
+    """Return a weights file: as named, or of that name in the folder VGTOK_WEIGHTS."""
     path = Path(name)
     folder = os.environ.get("VGTOK_WEIGHTS")
     if not path.is_file() and not path.is_absolute() and folder is not None:
         path = Path(folder) / name
     if not path.is_file():
         raise InputError(
-            f"encoder_weights: '{name}' is neither a file nor one in the folder VGTOK_WEIGHTS names; "
+            f"encoder_weights: '{name}' is neither a file nor one in the folder VGTOK_WEIGHTS; "
             "--set encoder_weights= starts from random weights"
         )
     return path

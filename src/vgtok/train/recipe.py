@@ -1,8 +1,13 @@
-"""What a training run is, as one frozen dataclass, and the recipes by name."""
+"""Training recipes: one frozen dataclass that describes a run, and the recipes by name.
+
+Values come in from Python, from a `recipe.json` or as text from `--set`; every one is checked on construction.
+"""
 
 import json
+import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -12,113 +17,136 @@ from vgtok.detect.config import Auxiliary, Head
 from vgtok.errors import InputError, check_fields
 from vgtok.tokenize.tokenizer import preset
 
-Precision = Literal["auto", "fp32", "bf16"]
-Schedule = Literal["cosine", "constant"]
 RECIPE_FILE, STATE_FILE = "recipe.json", "state.json"
-"""Where a run keeps its recipe, and each of its checkpoints how far it is."""
+"""Files of a run and of each of its checkpoints: the recipe, and the step it has reached."""
 
 SYNTHETIC = "synthetic"
-"""The data that needs no files: scenes rendered as they are needed."""
+"""The data set that needs no files: scenes rendered on demand."""
+
+OLD_NAMES = {
+    "start": "init_from",
+    "smallest": "scale_min",
+    "largest": "scale_max",
+    "rate": "learning_rate",
+    "clip": "max_grad_norm",
+    "warmup": "warmup_steps",
+    "decay": "decay_steps",
+    "average": "ema_momentum",
+    "average_warmup": "ema_warmup",
+    "checkpoint": "checkpoint_every",
+    "keep": "keep_every",
+    "evaluate": "evaluate_every",
+}
+"""Fields by the names they had up to version 0.1, which recipe files and `--set` may still use."""
+
+_LOG = logging.getLogger(__name__)
+
+
+def _setting(group: str, default: Any, help_: str) -> Any:
+    return field(default=default, metadata={"group": group, "help": help_})
+
+
+_model = partial(_setting, "model")
+_data = partial(_setting, "data")
+_tokens = partial(_setting, "tokens")
+_optimization = partial(_setting, "optimization")
+_saving = partial(_setting, "saving and evaluation")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One training run.
-
-    `detector` names a configuration, trained with the `auxiliary` heads beside it; `head` is the one that is scored and
-    predicts afterwards. It starts from `start`, a saved model, or from random weights, in which case `encoder_weights`
-    may name a checkpoint of the encoder in the format `encoder_source`. `data` and `validation` are data sets as
-    `vgtok evaluate` names them, or 'synthetic'; where `validation` is empty, `held_out` images of the training data are
-    kept apart for it.
-
-    A lesson is one frame fitted into `canvas` times a factor between `smallest` and `largest`, partitioned whole at
-    one of `budgets` drawn at random, then cut to a `crop` around an object (0 keeps the frame), where `crop_queries`
-    of the model's queries suffice (0 is all). `synthetic` is the share of rendered lessons; those are `synthetic_scale`
-    px a metre, or of any scale for 0, and of places like `synthetic_layout`, or of any. `budgets` are exact counts, or
-    with `table` percentiles inverted from that retention table. `tokenizers` are names of `vgtok.tokenize.tokenizer`,
-    one drawn for each image (a name given twice is drawn twice as often) among those that reach its budget; without
-    any, `scorer`, `rank` and `splitter` say how images are read.
-
-    `batch` lessons over all processes make a step; `images_per_pass` of them share a forward pass, whose losses are
-    averages over it. `steps` of 0 are counted from `epochs`. The first `auxiliary_steps` train the auxiliary heads
-    without the queries, which costs less. Rates warm up over `warmup` steps from `warmup_start`, a share of `rate`.
-    Then, by `schedule`, they follow a cosine to the share `final_rate`, or stay, but for the last `decay` steps, in
-    which they fall to it. `layer_decay` lowers them from the last encoder block to the first. `branch` is the
-    checkpoint of another run to start from, with its step and all it learned. `average` is the momentum of the running
-    average that is evaluated and shipped. Every `checkpoint` steps the run is saved, every `keep` steps for good (0
-    never), and every `evaluate` steps scored on `evaluate_images` images at `evaluate_budget`.
-    """
+    """One training run. `describe` returns what each field means, by group."""
 
     name: str
-    detector: str
-    classes: tuple[str, ...] = ()
-    auxiliary: tuple[Auxiliary, ...] = ("roi", "atss")
-    head: Head = "query"
-    start: str = ""
-    encoder_weights: str = ""
-    encoder_source: str = "timm"
-    data: str = ""
-    validation: str = ""
-    held_out: int = 0
-    canvas: tuple[int, int] = DEFAULT_CANVAS
-    smallest: float = 1.0
-    largest: float = 1.0
-    flip: bool = True
-    photometric: bool = False
-    crop: int = 0
-    crop_queries: int = 0
-    synthetic: float = 0.0
-    synthetic_scale: float = 0.0
-    synthetic_layout: str = ""
-    budgets: tuple[float, ...] = (1.0,)
-    table: str = ""
-    scorer: str = "tophat"
-    rank: float = 0.20
-    splitter: str = "quadtree"
-    tokenizers: tuple[str, ...] = ()
-    batch: int = 1
-    images_per_pass: int = 1
-    steps: int = 0
-    epochs: int = 0
-    branch: str = ""
-    auxiliary_steps: int = 0
-    rate: float = 5e-5
-    layer_decay: float = 0.8
-    weight_decay: float = 0.01
-    clip: float = 0.1
-    warmup: int = 500
-    warmup_start: float = 0.01
-    final_rate: float = 0.0
-    schedule: Schedule = "cosine"
-    decay: int = 0
-    average: float = 1e-4
-    average_warmup: int = 2000
-    precision: Precision = "auto"
-    seed: int = 0
-    checkpoint: int = 1000
-    keep: int = 0
-    evaluate: int = 0
-    evaluate_images: int = 50
-    evaluate_budget: float = 1.0
+    detector: str = field(metadata={"group": "model", "help": "Detector configuration, as listed by `vgtok models`."})
+    classes: tuple[str, ...] = _model((), "Classes to train; those of the data by default.")
+    auxiliary: tuple[Auxiliary, ...] = _model(("roi", "atss"), "Auxiliary heads trained beside the queries.")
+    head: Head = field(
+        default="query",
+        metadata={"group": "model", "help": "Head that is evaluated, and that predicts after training."},
+    )
+    init_from: str = _model("", "Saved model to start from; random weights if empty.")
+    encoder_weights: str = _model("", "Encoder checkpoint to start from when init_from is empty.")
+    encoder_source: str = _model("timm", "Format of encoder_weights.")
+
+    data: str = _data("", "Training data as for `vgtok evaluate`, or 'synthetic'.")
+    validation: str = _data("", "Validation data; held_out training images if empty.")
+    held_out: int = _data(0, "Training images set aside for validation.")
+    canvas: tuple[int, int] = _data(DEFAULT_CANVAS, "Canvas that images are resized to, as WIDTHxHEIGHT.")
+    scale_min: float = _data(1.0, "Smallest random factor applied to the canvas.")
+    scale_max: float = _data(1.0, "Largest random factor applied to the canvas.")
+    flip: bool = _data(True, "Flip half of the images horizontally.")
+    photometric: bool = _data(False, "Change brightness and color at random.")
+    crop: int = _data(0, "Side in px of a crop around a random object, cut after tokenizing; 0 keeps the image.")
+    crop_queries: int = _data(0, "Queries used on a crop; 0 uses all.")
+    synthetic: float = _data(0.0, "Share of samples that are rendered scenes.")
+    synthetic_scale: float = _data(0.0, "Scale of rendered scenes in px per meter; 0 draws one.")
+    synthetic_layout: str = _data("", "Kind of place that is rendered; any if empty.")
+
+    budgets: tuple[float, ...] = _tokens((1.0,), "Budgets, one drawn for each image; exact counts unless table is set.")
+    table: str = _tokens("", "Retention table to turn budgets into percentiles.")
+    scorer: str = _tokens("tophat", "Score of the tokenizer.")
+    rank: float = _tokens(0.20, "Gate rank of the tokenizer.")
+    splitter: str = _tokens("quadtree", "Splitter of the tokenizer: quadtree or single_pass.")
+    tokenizers: tuple[str, ...] = _tokens(
+        (), "Tokenizers by name, instead of scorer, rank and splitter; one that reaches the budget is drawn per image."
+    )
+
+    batch: int = _optimization(1, "Samples per step, over all processes.")
+    images_per_pass: int = _optimization(1, "Samples per forward pass; must divide the batch.")
+    steps: int = _optimization(0, "Training steps; 0 computes them from epochs.")
+    epochs: int = _optimization(0, "Passes over the training data, used when steps is 0.")
+    branch: str = _optimization("", "Checkpoint of another run to continue from, with its step and EMA.")
+    auxiliary_steps: int = _optimization(0, "First steps that train the auxiliary heads only, which is cheaper.")
+    learning_rate: float = _optimization(5e-5, "Peak learning rate.")
+    layer_decay: float = _optimization(0.8, "Factor on the learning rate per encoder block, from last to first.")
+    weight_decay: float = _optimization(0.01, "Weight decay; not applied to biases and norms.")
+    max_grad_norm: float = _optimization(0.1, "Largest norm of the gradient; longer ones are clipped.")
+    warmup_steps: int = _optimization(500, "Steps of linear warmup.")
+    warmup_start: float = _optimization(0.01, "Learning rate at step 0, as a share of the peak.")
+    final_rate: float = _optimization(0.0, "Learning rate at the end, as a share of the peak.")
+    schedule: Literal["cosine", "constant"] = _optimization(
+        "cosine", "After warmup: cosine, or constant with a decay at the end."
+    )
+    decay_steps: int = _optimization(0, "Steps of decay at the end of the constant schedule.")
+    ema_momentum: float = _optimization(1e-4, "Share of the new weights in each update of the averaged model.")
+    ema_warmup: int = _optimization(2000, "Time constant, in steps, of a faster average at the start; 0 is none.")
+    precision: Literal["auto", "fp32", "bf16"] = _optimization(
+        "auto", "fp32, bf16, or auto for bf16 where the hardware supports it."
+    )
+    seed: int = _optimization(0, "Seed of samples, augmentation and weights.")
+
+    checkpoint_every: int = _saving(1000, "Steps between checkpoints.")
+    keep_every: int = _saving(0, "Steps between checkpoints that are kept permanently; 0 keeps none.")
+    evaluate_every: int = _saving(0, "Steps between evaluations; 0 never evaluates.")
+    evaluate_images: int = _saving(50, "Validation images per evaluation.")
+    evaluate_budget: float = _saving(1.0, "Token budget of evaluations.")
 
     def __post_init__(self) -> None:
         # JSON has lists where this has tuples.
         for name in ("classes", "auxiliary", "canvas", "budgets", "tokenizers"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        check_fields(self)
-        positive = ("batch", "images_per_pass", "rate", "clip", "checkpoint", "smallest", "largest", "evaluate_images")
-        for name in positive:
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name}: {getattr(self, name)} is not above 0")
-        counts = ("steps", "epochs", "warmup", "held_out", "keep", "evaluate", "crop", "crop_queries", "average_warmup")
-        for name in (*counts, "auxiliary_steps", "decay", "weight_decay", "synthetic_scale"):
+        check_fields(
+            self,
+            positive=(
+                "batch",
+                "images_per_pass",
+                "learning_rate",
+                "max_grad_norm",
+                "checkpoint_every",
+                "scale_min",
+                "scale_max",
+                "evaluate_images",
+            ),
+        )
+        for name in ("weight_decay", "synthetic_scale"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name}: {getattr(self, name)} is below 0")
-        for name in ("synthetic", "average", "layer_decay", "warmup_start", "final_rate"):
+        for name in ("synthetic", "ema_momentum", "layer_decay", "warmup_start", "final_rate"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name}: {getattr(self, name)} is not a share between 0 and 1")
-        if self.smallest > self.largest:
-            raise InputError(f"smallest: {self.smallest} is above largest, {self.largest}")
+        if self.scale_min > self.scale_max:
+            raise InputError(f"scale_min: {self.scale_min} is above scale_max, {self.scale_max}")
         if self.synthetic_layout and self.synthetic_layout not in LAYOUTS:
             raise InputError(f"synthetic_layout: '{self.synthetic_layout}' is not one of {', '.join(LAYOUTS)}")
         if self.crop % 64:
@@ -127,9 +155,6 @@ class Recipe:
             raise InputError(f"budgets: {self.budgets} are not shares above 0 and up to 1")
         if self.head != "query" and (self.head != "atss" or "atss" not in self.auxiliary):
             raise InputError(f"head: '{self.head}' is neither query nor atss, trained as an auxiliary head")
-        for name, kinds in (("precision", Precision), ("schedule", Schedule)):
-            if getattr(self, name) not in get_args(kinds):
-                raise InputError(f"{name}: '{getattr(self, name)}' is not one of {', '.join(get_args(kinds))}")
         if self.batch % self.images_per_pass:
             raise InputError(f"images_per_pass: {self.images_per_pass} does not divide the batch of {self.batch}")
         if self.auxiliary_steps and "atss" not in self.auxiliary:
@@ -137,22 +162,32 @@ class Recipe:
         for name in self.tokenizers:
             preset(name)
 
+    @classmethod
+    def describe(cls) -> dict[str, dict[str, str]]:
+        """Return the help of every field that can be set, by group."""
+        groups: dict[str, dict[str, str]] = {}
+        for item in fields(cls):
+            if item.metadata:
+                groups.setdefault(item.metadata["group"], {})[item.name] = item.metadata["help"]
+        return groups
+
     @property
-    def reading(self) -> dict[str, Any]:
-        """How frames are read at any budget, as arguments of a tokenizer."""
+    def tokenizer_settings(self) -> dict[str, Any]:
+        """Arguments of the tokenizer besides the budget; `tokenizers` replace them in training."""
         return {"scorer": self.scorer, "rank": self.rank, "splitter": self.splitter}
 
-    def readings(self) -> list[dict[str, Any]]:
-        """The tokenizers images are read by, as arguments of each; one is drawn for an image."""
-        return [preset(name) for name in self.tokenizers] or [self.reading]
+    def tokenizer_choices(self) -> list[dict[str, Any]]:
+        """Return the arguments of every tokenizer that images may be read with."""
+        return [preset(name) for name in self.tokenizers] or [self.tokenizer_settings]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as a JSON file holds them."""
+        """Return plain values for a JSON file."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str) -> "Recipe":
-        """The recipe a JSON file called `source` holds; fields newer than the file have their defaults."""
+        """Return the recipe in a JSON file called `source`; fields it lacks get their defaults."""
+        values = {OLD_NAMES.get(name, name): value for name, value in values.items()}
         known = {item.name for item in fields(cls)}
         if unknown := values.keys() - known:
             raise InputError(f"{source}: unknown settings {', '.join(sorted(unknown))}; there are {', '.join(known)}")
@@ -161,18 +196,28 @@ class Recipe:
         except (TypeError, ValueError) as error:
             raise InputError(f"{source}: not a recipe ({error})") from None
 
-    def changed(self, settings: dict[str, str]) -> "Recipe":
-        """The recipe with fields set from text, as the command line gives them: `batch` '4', `budgets` '1.0,0.4'."""
+    def with_settings(self, settings: Mapping[str, str]) -> "Recipe":
+        """Return the recipe with fields set from text, as on the command line: `batch` '4', `budgets` '1.0,0.4'.
+
+        Old names of fields are accepted and reported as a warning.
+        """
         kinds = get_type_hints(Recipe)
         known = [item.name for item in fields(Recipe) if item.name != "name"]
-        for name in settings:
+        changes = {}
+        for given, text in settings.items():
+            name = OLD_NAMES.get(given, given)
             if name not in known:
-                raise InputError(f"--set {name}: no such setting; there are {', '.join(known)}")
-        return replace(self, **{name: _value(name, text, kinds[name]) for name, text in settings.items()})
+                raise InputError(f"--set {given}: no such setting; there are {', '.join(known)}")
+            if name in changes or (name != given and name in settings):
+                raise InputError(f"--set {given}: is the old name of {name}, which is set too")
+            if name != given:
+                _LOG.warning("--set %s: is now called %s", given, name)
+            changes[name] = _parse(name, text, kinds[name])
+        return replace(self, **changes)
 
 
 def read_recipe(path: Path) -> Recipe:
-    """The recipe in a JSON file, as a run writes it."""
+    """Read a recipe from a JSON file, as a run writes it."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -182,8 +227,8 @@ def read_recipe(path: Path) -> Recipe:
     return Recipe.from_dict(values, str(path))
 
 
-def _value(name: str, text: str, kind: Any) -> Any:
-    """Read one setting as what its field holds."""
+def _parse(name: str, text: str, kind: Any) -> Any:
+    """Parse one setting as the type of its field."""
     try:
         if kind is bool:
             return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
@@ -198,23 +243,23 @@ def _value(name: str, text: str, kind: Any) -> Any:
 
 
 CONVERTED = "converted-co-detr"
-"""The folder of a converted release: what the paper's training starts from, and everyone has to bring."""
+"""Folder of a converted Co-DETR release, which the paper's training starts from and users must provide."""
 
 DENSE = "paper-visdrone-dense"
-"""The recipe of the dense reference, and the folder of the model it makes: what the paper's finetunes start from."""
+"""Recipe of the dense reference, and folder of the model it gives, which the paper's fine-tuning starts from."""
 
 _VISDRONE_IMAGES, _AITODV2_IMAGES = 6471, 11214
-"""Images of the training splits: steps of an epoch, one image each."""
+"""Images in the training splits, and so steps per epoch at one image per step."""
 
 _PAPER = Recipe(
     name=DENSE,
     detector="co-detr-eva02-large",
-    start=CONVERTED,
-    smallest=480 / 1152,
-    largest=1536 / 1152,
+    init_from=CONVERTED,
+    scale_min=480 / 1152,
+    scale_max=1536 / 1152,
     epochs=28,
-    keep=_VISDRONE_IMAGES,
-    evaluate=_VISDRONE_IMAGES,
+    keep_every=_VISDRONE_IMAGES,
+    evaluate_every=_VISDRONE_IMAGES,
 )
 
 RECIPES: dict[str, Recipe] = {
@@ -224,7 +269,7 @@ RECIPES: dict[str, Recipe] = {
         replace(
             _PAPER,
             name="paper-visdrone-finetune",
-            start=DENSE,
+            init_from=DENSE,
             epochs=8,
             budgets=(0.4,),
             table="visdrone",
@@ -236,20 +281,20 @@ RECIPES: dict[str, Recipe] = {
             canvas=(2048, 2048),
             epochs=8,
             budgets=(0.4,),
-            keep=_AITODV2_IMAGES,
-            evaluate=_AITODV2_IMAGES,
+            keep_every=_AITODV2_IMAGES,
+            evaluate_every=_AITODV2_IMAGES,
             evaluate_budget=0.4,
         ),
         Recipe(
             name="tiny-visdrone",
             detector="co-detr-vit-tiny",
-            # The RoI head would cost a quarter of every step, and two cores have few to spare.
+            # The RoI head would take a quarter of every step on two CPU cores.
             auxiliary=("atss",),
             head="atss",
             encoder_weights="deit_tiny_patch16_224.safetensors",
             held_out=24,
-            smallest=0.8,
-            largest=1.25,
+            scale_min=0.8,
+            scale_max=1.25,
             photometric=True,
             crop=512,
             crop_queries=300,
@@ -257,21 +302,21 @@ RECIPES: dict[str, Recipe] = {
             budgets=(1.0, 0.7, 0.5, 0.4, 0.3, 0.2),
             batch=4,
             steps=2000,
-            rate=4e-4,
+            learning_rate=4e-4,
             layer_decay=0.85,
             weight_decay=0.05,
-            clip=5.0,
-            warmup=100,
+            max_grad_norm=5.0,
+            warmup_steps=100,
             final_rate=0.02,
-            average=4e-3,
-            average_warmup=200,
-            checkpoint=50,
-            keep=500,
+            ema_momentum=4e-3,
+            ema_warmup=200,
+            checkpoint_every=50,
+            keep_every=500,
         ),
         Recipe(
             name="synthetic-smoke",
             detector="co-detr-vit-tiny",
-            # Cars on a highway: what a network that knows nothing learns within minutes, vans and lorries beside them.
+            # A network with random weights learns to find cars on a highway within minutes.
             classes=("car",),
             auxiliary=("atss",),
             head="atss",
@@ -284,43 +329,43 @@ RECIPES: dict[str, Recipe] = {
             budgets=(1.0, 0.7, 0.4),
             batch=2,
             steps=600,
-            rate=1e-3,
+            learning_rate=1e-3,
             layer_decay=1.0,
             weight_decay=1e-4,
-            clip=1.0,
-            warmup=100,
+            max_grad_norm=1.0,
+            warmup_steps=100,
             final_rate=0.01,
-            average=2e-2,
-            average_warmup=100,
-            # Matrices this small gain nothing from fewer bits.
+            ema_momentum=2e-2,
+            ema_warmup=100,
+            # Matrices this small are not faster in bf16.
             precision="fp32",
-            checkpoint=200,
-            evaluate=200,
+            checkpoint_every=200,
+            evaluate_every=200,
             evaluate_images=24,
             evaluate_budget=0.7,
         ),
     )
 }
-"""Every recipe by name."""
+"""Recipes by name."""
 
 
-def branched(checkpoint: Path, settings: dict[str, str]) -> Recipe:
-    """The recipe of the run a checkpoint belongs to, as a branch from there in which the rate falls over `decay` steps.
+def branch_recipe(checkpoint: Path, settings: Mapping[str, str]) -> Recipe:
+    """Return a recipe that continues from a checkpoint and lets the learning rate decay over `decay_steps`.
 
-    The run itself is only read.
+    All other settings are those of the run the checkpoint belongs to, which is not changed.
     """
     file, state = checkpoint.parent / RECIPE_FILE, checkpoint / STATE_FILE
     number = checkpoint.name.removeprefix("step-")
     if not file.is_file() or not state.is_file() or not number.isdecimal():
         raise InputError(f"{checkpoint}: not a checkpoint of a run; name a folder like RUN/step-001000")
-    chosen = read_recipe(file).changed({"schedule": "constant", **settings, "branch": str(checkpoint)})
-    if not chosen.decay:
-        raise InputError(f"{checkpoint}: say over how many steps the branch decays, for example --set decay=300")
-    return replace(chosen, steps=int(number) + chosen.decay)
+    recipe = read_recipe(file).with_settings({"schedule": "constant", **settings, "branch": str(checkpoint)})
+    if not recipe.decay_steps:
+        raise InputError(f"{checkpoint}: set the number of steps the branch decays over, e.g. --set decay_steps=300")
+    return replace(recipe, steps=int(number) + recipe.decay_steps)
 
 
 def recipe_named(name: str) -> Recipe:
-    """The recipe of that name."""
+    """Return a recipe by name."""
     if name not in RECIPES:
         raise InputError(f"recipe: '{name}' is not one of {', '.join(RECIPES)}")
     return RECIPES[name]

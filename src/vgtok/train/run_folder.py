@@ -1,4 +1,8 @@
-"""What a run's folder holds: checkpoints, and metrics of every step."""
+"""The folder of a run: its checkpoints, and the metrics of every step.
+
+A checkpoint is a folder `step-000100` with the model, its moving average, the optimizer and the step. It is written
+under another name and renamed when complete.
+"""
 
 import json
 import shutil
@@ -23,74 +27,83 @@ from vgtok.journal import is_number, parsed
 from vgtok.train.recipe import STATE_FILE
 
 MODEL_FILE = "model.json"
-"""What a run writes beside its checkpoints and its recipe: the configuration of its model."""
+"""Configuration of the model, beside the checkpoints and the recipe."""
+
+_WEIGHTS, _EMA, _OPTIMIZER = "model.safetensors", "ema.safetensors", "optimizer.pt"
+_OLD_FILES = {_EMA: "average.safetensors", _OPTIMIZER: "optimiser.pt"}
+"""Files by the names they had up to version 0.1."""
 
 _PATTERN = "step-[0-9][0-9][0-9][0-9][0-9][0-9]*"
 
 
 @dataclass(frozen=True)
-class State:
-    """Where a run stands after `step` steps: tensors by name, the optimiser's state, seconds of training so far."""
+class Checkpoint:
+    """A run after `step` steps: tensors by name, the state of the optimizer, seconds of training so far."""
 
     step: int
     seconds: float
     model: dict[str, Tensor]
-    average: dict[str, Tensor]
-    optimiser: dict[str, Any]
+    ema: dict[str, Tensor]
+    optimizer: dict[str, Any]
 
 
-def save_state(run: Path, state: State, kept_every: int) -> Path:
-    """Write a checkpoint and drop older ones, but for the one before it and every `kept_every` steps (0: none).
+def save_checkpoint(run: Path, checkpoint: Checkpoint, keep_every: int) -> Path:
+    """Write a checkpoint; delete older ones except the one before it and every `keep_every` steps (0: none).
 
-    Those kept for good lose their optimiser's state: nothing goes on from them.
+    Permanent checkpoints drop the optimizer state; they cannot be resumed.
     """
-    folder = run / f"step-{state.step:06d}"
+    folder = run / f"step-{checkpoint.step:06d}"
     draft = run / f".{folder.name}.draft"
     try:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
-        save_file({name: tensor.contiguous() for name, tensor in state.model.items()}, draft / "model.safetensors")
-        save_file({name: tensor.contiguous() for name, tensor in state.average.items()}, draft / "average.safetensors")
-        torch.save(state.optimiser, draft / "optimiser.pt")
+        for name, tensors in ((_WEIGHTS, checkpoint.model), (_EMA, checkpoint.ema)):
+            save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, draft / name)
+        torch.save(checkpoint.optimizer, draft / _OPTIMIZER)
         (draft / STATE_FILE).write_text(
-            json.dumps({"step": state.step, "seconds": state.seconds}) + "\n", encoding="utf-8"
+            json.dumps({"step": checkpoint.step, "seconds": checkpoint.seconds}) + "\n", encoding="utf-8"
         )
         shutil.rmtree(folder, ignore_errors=True)
         draft.rename(folder)
     except (OSError, RuntimeError, SafetensorError) as error:
         # torch and safetensors report a full disk each in their own way.
         shutil.rmtree(draft, ignore_errors=True)
-        last = newest(run)
+        last = latest_checkpoint(run)
         left = f"the last checkpoint, {last}, is intact" if last else "there is no checkpoint yet"
         raise InputError(
-            f"{folder}: cannot be written ({error}); {left}. Make room and run the command again"
+            f"{folder}: cannot be written ({error}); {left}. Free some space and run the command again"
         ) from None
     for old in checkpoints(run)[:-2]:
-        if kept_every and _step(old) % kept_every == 0:
-            (old / "optimiser.pt").unlink(missing_ok=True)
+        if keep_every and _step(old) % keep_every == 0:
+            _file(old, _OPTIMIZER).unlink(missing_ok=True)
         else:
             shutil.rmtree(old, ignore_errors=True)
     return folder
 
 
-def load_state(folder: Path) -> State:
-    """Read a checkpoint; one kept for good has an empty optimizer state."""
-    optimiser = folder / "optimiser.pt"
+def load_checkpoint(folder: Path) -> Checkpoint:
+    """Read a checkpoint; the optimizer state of a permanent one is empty."""
+    optimizer = _file(folder, _OPTIMIZER)
     try:
-        about = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
-        return State(
-            int(about["step"]),
-            float(about["seconds"]),
-            load_file(folder / "model.safetensors"),
-            load_file(folder / "average.safetensors"),
-            torch.load(optimiser, map_location="cpu", weights_only=True) if optimiser.is_file() else {},
+        state = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
+        return Checkpoint(
+            int(state["step"]),
+            float(state["seconds"]),
+            load_file(folder / _WEIGHTS),
+            load_file(_file(folder, _EMA)),
+            torch.load(optimizer, map_location="cpu", weights_only=True) if optimizer.is_file() else {},
         )
     except Exception as error:
-        raise InputError(f"{folder}: damaged checkpoint ({error}); delete it to go on from the one before") from None
+        raise InputError(f"{folder}: damaged checkpoint ({error}); delete it to resume from the one before") from None
+
+
+def load_ema(folder: Path) -> dict[str, Tensor]:
+    """Read the averaged weights of a checkpoint."""
+    return load_file(_file(folder, _EMA))
 
 
 def checkpoints(run: Path) -> list[Path]:
-    """The checkpoints of a run, oldest first; a copy by another name is none."""
+    """Return the checkpoints of a run, oldest first; folders with other names are skipped."""
     return sorted(filter(is_checkpoint, run.glob(_PATTERN)), key=_step)
 
 
@@ -100,30 +113,38 @@ def is_checkpoint(folder: Path) -> bool:
     return number != folder.name and number.isdecimal() and number.isascii()
 
 
-def newest(run: Path) -> Path | None:
-    """The checkpoint a run goes on from: the last that still has its optimiser's state."""
-    whole = [folder for folder in checkpoints(run) if (folder / "optimiser.pt").is_file()]
-    return whole[-1] if whole else None
+def latest_checkpoint(run: Path) -> Path | None:
+    """Return the checkpoint a run resumes from: the last one with an optimizer state."""
+    resumable = [folder for folder in checkpoints(run) if _file(folder, _OPTIMIZER).is_file()]
+    return resumable[-1] if resumable else None
 
 
 def _step(folder: Path) -> int:
     return int(folder.name.removeprefix("step-"))
 
 
-METRICS = "metrics.jsonl"
+def _file(folder: Path, name: str) -> Path:
+    """Return a file of a checkpoint, by its old name where it has that."""
+    old = folder / _OLD_FILES[name]
+    return old if old.is_file() else folder / name
+
+
+METRICS_FILE = "metrics.jsonl"
+_OLD_METRICS = {"lessons": "samples", "norm": "grad_norm", "rate": "learning_rate"}
+"""Metrics by the names they had up to version 0.1."""
 _LINE_EVERY = 30.0
-"""Seconds between lines where nobody watches a bar."""
+"""Seconds between progress lines when there is no terminal to draw a bar on."""
 
 
-class Journal:
-    """The reports of one run from `step` on; what an interrupted run reported after that is forgotten."""
+class RunLog:
+    """Metrics and progress of one run from `step` on; entries of an interrupted run after `step` are dropped."""
 
     def __init__(self, run: Path, step: int, steps: int) -> None:
-        self.path, self.steps = run / METRICS, steps
+        self.path, self.steps = run / METRICS_FILE, steps
         entries = [entry for entry in read_metrics(run) if entry["step"] <= step]
         write_text(self.path, "".join(json.dumps(entry) + "\n" for entry in entries))
         self.file = self.path.open("ab")
-        self.board = _board(run, step)
+        self.board = _tensorboard(run, step)
         self.console = Console(stderr=True)
         self.bar = Progress(
             TextColumn("training"),
@@ -135,9 +156,9 @@ class Journal:
             disable=not self.console.is_terminal,
         )
         self.task = self.bar.add_task("training", total=steps, completed=step, loss=float("nan"))
-        self.spoke = 0.0
+        self.last_line = 0.0
 
-    def __enter__(self) -> "Journal":
+    def __enter__(self) -> "RunLog":
         self.bar.start()
         return self
 
@@ -152,7 +173,7 @@ class Journal:
             self.board.close()
 
     def write(self, entry: Mapping[str, Any]) -> None:
-        """Add an entry, which has a `step`, to the file and its numbers to TensorBoard."""
+        """Append an entry, which must have a `step`, and send its numbers to TensorBoard."""
         try:
             self.file.write(json.dumps(entry).encode() + b"\n")
             self.file.flush()
@@ -164,44 +185,49 @@ class Journal:
                     self.board.add_scalar(name, value, entry["step"])
 
     def advance(self, step: int, loss: float) -> None:
-        """Show how far the run is."""
+        """Update the progress bar, or print a line now and then where there is none."""
         self.bar.update(self.task, completed=step, loss=loss)
-        if self.console.is_terminal or time.monotonic() - self.spoke < _LINE_EVERY:
+        if self.console.is_terminal or time.monotonic() - self.last_line < _LINE_EVERY:
             return
-        self.spoke = time.monotonic()
-        self.say(f"step {step} of {self.steps}, loss {loss:.2f}")
+        self.last_line = time.monotonic()
+        self.print(f"step {step} of {self.steps}, loss {loss:.2f}")
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Take the bar away while something else shows one."""
+        """Hide the bar while something else shows one."""
         self.bar.stop()
         yield
         self.bar.start()
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         """Print a line above the bar."""
         self.console.print(text, highlight=False, markup=False)
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """The entries of a run's metrics file, oldest first; a damaged line costs its entry alone."""
-    path = run / METRICS
+    """Return the entries of a run's metrics file, oldest first; damaged lines are skipped."""
+    path = run / METRICS_FILE
     try:
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
         return []
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
-    return [entry for line in lines if (entry := parsed(line)) is not None and _is_report(entry)]
+    found = (
+        {_OLD_METRICS.get(name, name): value for name, value in entry.items()}
+        for line in lines
+        if (entry := parsed(line)) is not None
+    )
+    return [entry for entry in found if _is_report(entry)]
 
 
 def _is_report(entry: Mapping[str, Any]) -> bool:
-    """Whether an entry is numbers, among them those that are read from every report, or from that of a step."""
-    needed = {"step", "lessons", "seconds"} if "loss" in entry else {"step"}
+    """Whether an entry is all numbers and has those that every entry, or that of a step, must have."""
+    needed = {"step", "samples", "seconds"} if "loss" in entry else {"step"}
     return needed <= entry.keys() and all(is_number(value) for value in entry.values())
 
 
-def _board(run: Path, step: int) -> Any:
+def _tensorboard(run: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

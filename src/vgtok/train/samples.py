@@ -1,4 +1,7 @@
-"""Training samples: sample n follows from the recipe's seed and n alone."""
+"""Training samples: images read or rendered, augmented, tokenized and cropped.
+
+Sample n depends on the seed of the recipe and on n alone, so a resumed run sees the samples it would have seen.
+"""
 
 from collections import abc
 from collections.abc import Sequence
@@ -26,26 +29,26 @@ from vgtok.train.recipe import Recipe
 from vgtok.train.validation import scene_config
 
 _VISIBLE = 0.4
-"""An object of which a crop shows less is not asked for."""
+"""Share of an object that a crop must show for it to be a target."""
 
 _ON_WINDOWS = 0.25
-"""Share of crops that lie where the windows of a whole frame lie, with the narrow ones at its far edges."""
+"""Share of crops aligned to the windows of the whole canvas, including the narrow ones at its far edges."""
 
-_GREY = np.array([124, 116, 104], dtype=np.uint8)
-"""What ignored regions are painted with, near the mean of natural images: what is in them is not annotated."""
+_GRAY = np.array([124, 116, 104], dtype=np.uint8)
+"""Color that hides ignored regions, whose objects are not annotated; near the mean of natural images."""
 
-_AHEAD = 4
+_PREFETCHED = 4
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """One image to learn from: `frame` (3, H, W) uint8, its partition, (N, 4) `boxes`, (N,) `labels`, its place.
+class TrainingSample:
+    """One training image: `image` (3, H, W) uint8, its `tokens`, (N, 4) `boxes`, (N,) `labels`.
 
-    `budget` is the share of tokens the whole frame was read at.
+    `crop` is its place in the canvas it was cut from, `budget` the share of tokens asked for on that canvas.
     """
 
     number: int
-    frame: Tensor
+    image: Tensor
     tokens: Tokens
     boxes: Tensor
     labels: Tensor
@@ -53,19 +56,19 @@ class Lesson:
     budget: float
 
 
-class Lessons:
-    """The lessons of a recipe over a data set's images at `chosen`, or over rendered scenes where there is none."""
+class TrainingSamples:
+    """Samples of a recipe, by number: from the images of a data set at `indices`, or rendered if it is None."""
 
-    def __init__(self, recipe: Recipe, names: tuple[str, ...], dataset: Dataset | None, chosen: Sequence[int]) -> None:
-        if dataset is not None and not chosen:
+    def __init__(self, recipe: Recipe, names: tuple[str, ...], dataset: Dataset | None, indices: Sequence[int]) -> None:
+        if dataset is not None and not indices:
             raise InputError("data: no image is left to train on")
-        self.recipe, self.dataset, self.chosen = recipe, dataset, chosen
+        self.recipe, self.dataset, self.indices = recipe, dataset, indices
         self.data_labels = label_map(dataset.names, names) if dataset is not None else None
         self.scene_labels = label_map(NAMES, names)
         self.tokenizers = {budget: _tokenizers(recipe, budget) for budget in recipe.budgets}
 
-    def __getitem__(self, number: int) -> Lesson:
-        """The lesson of that number."""
+    def __getitem__(self, number: int) -> TrainingSample:
+        """Return the sample with this number."""
         random = np.random.default_rng((self.recipe.seed, 1, number))
         budget = float(random.choice(self.recipe.budgets))
         tokenizer = self._tokenizer(budget, random)
@@ -80,24 +83,24 @@ class Lessons:
         x, y, height, width = self._window(canvas, sample, random)
         crop = Crop(x, y, canvas.height, canvas.width)
         part = tokens if (height, width) == (canvas.height, canvas.width) else tokens.crop(x, y, height, width)
-        return self._lesson(number, _cut(sample, x, y, height, width), part, crop, budget, random)
+        return self._to_sample(number, _cut(sample, x, y, height, width), part, crop, budget, random)
 
-    def ahead(self, numbers: Sequence[int]) -> abc.Generator[Lesson, None, None]:
-        """The lessons of these numbers in order, the next few made while one is learnt; close it to end its thread."""
+    def prefetch(self, numbers: Sequence[int]) -> abc.Generator[TrainingSample, None, None]:
+        """Yield the samples with these numbers, preparing the next few in a thread; close it to end the thread."""
         with ThreadPoolExecutor(1) as pool:
-            waiting = [pool.submit(self.__getitem__, number) for number in numbers[:_AHEAD]]
-            for number in [*numbers[_AHEAD:], *[None] * min(_AHEAD, len(numbers))]:
+            waiting = [pool.submit(self.__getitem__, number) for number in numbers[:_PREFETCHED]]
+            for number in [*numbers[_PREFETCHED:], *[None] * min(_PREFETCHED, len(numbers))]:
                 yield waiting.pop(0).result()
                 if number is not None:
                     waiting.append(pool.submit(self.__getitem__, number))
 
     def _read(self, number: int) -> Sample:
-        """A frame of the data, every one once in a round, in an order new to each round."""
+        """Read an image of the data set; every epoch has each image once, in a new order."""
         assert self.dataset is not None
         assert self.data_labels is not None
-        turn, place = divmod(number, len(self.chosen))
-        order = np.random.default_rng((self.recipe.seed, 2, turn)).permutation(len(self.chosen))
-        index = self.chosen[order[place]]
+        epoch, place = divmod(number, len(self.indices))
+        order = np.random.default_rng((self.recipe.seed, 2, epoch)).permutation(len(self.indices))
+        index = self.indices[order[place]]
         annotations = self.dataset.annotations(index)
         return _known(
             read_image(self.dataset.images[index]),
@@ -112,50 +115,52 @@ class Lessons:
         return _known(scene.pixels, scene.boxes, self.scene_labels[scene.labels], np.zeros((0, 4)))
 
     def _tokenizer(self, budget: float, random: Generator) -> Tokenizer:
-        """One of the tokenizers that reach a budget; where there is no choice, nothing is drawn."""
+        """Draw one of the tokenizers that reach a budget; with only one, draw no random number."""
         able = self.tokenizers[budget]
         return able[int(random.integers(len(able)))] if len(able) > 1 else able[0]
 
-    def _placed(self, number: int, sample: Sample, tokenizer: Tokenizer, budget: float, random: Generator) -> Lesson:
-        """A rendered crop at a place of its own in a frame that was never rendered."""
+    def _placed(
+        self, number: int, sample: Sample, tokenizer: Tokenizer, budget: float, random: Generator
+    ) -> TrainingSample:
+        """Return a rendered crop, placed at random in a canvas that is not rendered."""
         (width, height), side = self.recipe.canvas, self.recipe.crop
         x, y = (ROOT * int(random.integers(max(0, length - side) // ROOT + 1)) for length in (width, height))
         canvas = fit_canvas(sample.image, "native")
         tokens = tokenizer.partition(canvas)
         crop = Crop(x, y, max(height, y + side), max(width, x + side))
-        return self._lesson(number, sample, tokens, crop, budget, random)
+        return self._to_sample(number, sample, tokens, crop, budget, random)
 
     def _fitted(self, sample: Sample, random: Generator) -> tuple[Canvas, Sample]:
-        """The sample on its canvas, with regions nobody annotated painted over."""
+        """Return the canvas and the sample on it, with ignored regions painted over."""
         recipe = self.recipe
-        factor = float(np.exp(random.uniform(np.log(recipe.smallest), np.log(recipe.largest))))
+        factor = float(np.exp(random.uniform(np.log(recipe.scale_min), np.log(recipe.scale_max))))
         width, height = (max(ROOT, round(side * factor)) for side in recipe.canvas)
         canvas = fit_canvas(sample.image, (width, height))
         boxes, ignored = canvas.from_source(sample.boxes), canvas.from_source(sample.ignored)
         if len(ignored):
             pixels = canvas.pixels.copy()
             for x0, y0, x1, y1 in np.rint(ignored).astype(int):
-                pixels[max(y0, 0) : min(y1, canvas.height), max(x0, 0) : min(x1, canvas.width)] = _GREY
+                pixels[max(y0, 0) : min(y1, canvas.height), max(x0, 0) : min(x1, canvas.width)] = _GRAY
             canvas = replace(canvas, pixels=pixels)
         return canvas, Sample(canvas.image, boxes, sample.labels, ignored)
 
     def _window(self, canvas: Canvas, sample: Sample, random: Generator) -> tuple[int, int, int, int]:
-        """x, y, height, width of what is cut from a canvas: around an object, on the 64-px roots."""
+        """Return x, y, height, width of a crop of the canvas: around an object, aligned to 64-px roots."""
         side = self.recipe.crop
         if not side:
             return 0, 0, canvas.height, canvas.width
-        centre = random.uniform((0, 0), (canvas.width, canvas.height))
+        center = random.uniform((0, 0), (canvas.width, canvas.height))
         if len(sample.labels):
-            # Every class of the frame is as likely, or the rare ones would hardly be seen.
+            # Draw a class first, so that rare classes are seen as often as common ones.
             label = random.choice(np.unique(sample.labels))
             box = sample.boxes[random.choice(np.flatnonzero(sample.labels == label))]
-            centre = (box[:2] + box[2:]) / 2
+            center = (box[:2] + box[2:]) / 2
         aligned = random.random() < _ON_WINDOWS
         corner = []
-        for middle, length in zip(centre, (canvas.width, canvas.height), strict=True):
+        for middle, length in zip(center, (canvas.width, canvas.height), strict=True):
             middle = min(max(middle, 0.0), length - 1.0)
             edge = int(middle // side) * side
-            # A sliver at the far edge would be hardly a picture at all.
+            # Skip slivers at the far edge.
             if aligned and length - edge >= side // 4:
                 corner.append(edge)
                 continue
@@ -164,13 +169,13 @@ class Lessons:
         x, y = corner
         return x, y, min(side, canvas.height - y), min(side, canvas.width - x)
 
-    def _lesson(
+    def _to_sample(
         self, number: int, sample: Sample, tokens: Tokens, crop: Crop, budget: float, random: Generator
-    ) -> Lesson:
-        """The lesson a cut sample makes; light and colour change last, on the few pixels that are left."""
+    ) -> TrainingSample:
+        """Return a cropped sample as tensors; brightness and color change last, when few pixels are left."""
         if self.recipe.photometric:
             sample = Photometric()(sample, random)
-        return Lesson(
+        return TrainingSample(
             number,
             torch.from_numpy(np.array(sample.image.transpose(2, 0, 1), order="C")),
             tokens,
@@ -182,14 +187,14 @@ class Lessons:
 
 
 def _tokenizers(recipe: Recipe, budget: float) -> list[Tokenizer]:
-    """The recipe's tokenizers that reach a budget; Single-pass, for one, has a floor of a quarter."""
+    """Return the tokenizers of the recipe that reach a budget; single-pass cannot go below a quarter."""
     able, refusals = [], []
-    for reading in recipe.readings():
+    for settings in recipe.tokenizer_choices():
         try:
             if recipe.table and budget < 1.0:
-                able.append(Tokenizer.calibrated(recipe.table, budget, **reading))
+                able.append(Tokenizer.calibrated(recipe.table, budget, **settings))
             else:
-                able.append(Tokenizer(budget, **reading))
+                able.append(Tokenizer(budget, **settings))
         except BudgetError as refusal:
             refusals.append(refusal)
     if not able:
@@ -198,13 +203,13 @@ def _tokenizers(recipe: Recipe, budget: float) -> list[Tokenizer]:
 
 
 def _known(image: Any, boxes: Any, labels: Any, ignored: Any) -> Sample:
-    """A sample of the objects the model has classes for; a box without area is none."""
+    """Return a sample with the objects of known classes whose boxes have an area."""
     kept = (labels >= 0) & (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
     return Sample(image, boxes[kept].astype(np.float64), labels[kept], ignored)
 
 
 def _cut(sample: Sample, x: int, y: int, height: int, width: int) -> Sample:
-    """The part of a sample that lies in a window, with the objects it shows enough of."""
+    """Return the part of a sample inside a window, with the objects that are visible enough."""
     moved = sample.boxes - np.array([x, y, x, y])
     inside = np.clip(moved, 0, np.array([width, height, width, height]))
     before, after = (np.prod(b[:, 2:] - b[:, :2], axis=1) for b in (moved, inside))

@@ -1,4 +1,4 @@
-"""Scores of a run on images it does not learn from: held-out ones, another data set, or scenes of other seeds."""
+"""Evaluate a run on images it is not trained on: held-out ones, another data set, or scenes of other seeds."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,15 +19,15 @@ from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.train.recipe import SYNTHETIC, Recipe
 
 _FIRST_SEED = 2**31
-"""Scenes of these seeds and above are never lessons."""
+"""Scenes of these seeds and above are never used for training."""
 
 
 def validation_images(
     recipe: Recipe, run: Path, dataset: AnnotatedDataset | None, held_out: Sequence[int]
 ) -> AnnotatedDataset | None:
-    """The images a recipe is scored on, None where it names none; rendered scenes are kept in the run's folder.
+    """Return the validation images of a recipe, or None; rendered scenes are written to the run's folder.
 
-    Objects of classes that are not learnt do not count.
+    Objects of classes that are not trained are left out.
     """
     if recipe.validation == SYNTHETIC:
         seeds = range(_FIRST_SEED, _FIRST_SEED + recipe.evaluate_images)
@@ -42,23 +42,23 @@ def validation_images(
 
 
 def scene_config(recipe: Recipe) -> SceneConfig:
-    """The scenes a recipe asks for: of one kind of place or any, at any scale or full of traffic at one."""
+    """Return the scenes a recipe renders: of any kind of place or one, at any scale or at one with dense traffic."""
     layout = recipe.synthetic_layout or None
     if not recipe.synthetic_scale:
         return SceneConfig(layout)
-    # People at this scale are slivers of a few pixels.
+    # People are only a few pixels at this scale.
     return SceneConfig(layout, pixels_per_meter=recipe.synthetic_scale, traffic=1.0, crowd=0.0)
 
 
 def score(
     config: DetectorConfig, weights: Mapping[str, Tensor], recipe: Recipe, images: AnnotatedDataset
 ) -> dict[str, float]:
-    """AP, AP50 and APS in points of these weights, read as the recipe reads."""
-    model = model_from_state(config, {name: tensor.cpu().float() for name, tensor in weights.items()}, "average")
+    """Return AP, AP50 and APS of these weights in points, with the tokenizer of the recipe."""
+    model = model_from_state(config, {name: tensor.cpu().float() for name, tensor in weights.items()}, "ema")
     device = next(iter(weights.values())).device
     detector = Detector(model, canvas=recipe.canvas, head=recipe.head).to(device)
     rules = protocol_for(None, images.name, None)
-    reader = Tokenizer(recipe.evaluate_budget, canvas=recipe.canvas, **recipe.reading)
-    found = run_detector(detector, images, reader, rules.max_detections)
+    tokenizer = Tokenizer(recipe.evaluate_budget, canvas=recipe.canvas, **recipe.tokenizer_settings)
+    found = run_detector(detector, images, tokenizer, rules.max_detections)
     metrics = evaluate(images, found.detections, rules).metrics
     return {name: value for name in ("AP", "AP50", "APS") if (value := metrics.get(name)) is not None}

@@ -11,9 +11,9 @@ from vgtok.cli.main import app
 from vgtok.detect.saving import load_detector, save_detector
 from vgtok.errors import InputError
 from vgtok.train import loop
-from vgtok.train.outcome import detector_of, license_of_start, training_history
-from vgtok.train.recipe import branched
+from vgtok.train.recipe import branch_recipe
 from vgtok.train.run_folder import checkpoints
+from vgtok.train.run_to_model import detector_from_run, inherited_license, training_history
 
 from .small import small_recipe
 
@@ -21,7 +21,7 @@ from .small import small_recipe
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
-    loop.train(small_recipe(steps=3, checkpoint=1, keep=1), folder)
+    loop.train(small_recipe(steps=3, checkpoint_every=1, keep_every=1), folder)
     return folder
 
 
@@ -37,7 +37,7 @@ def test_the_folder_holds_all_a_user_needs(run: Path, tmp_path: Path) -> None:
     assert detector.license == "for academic use"
     card = (tmp_path / "model" / "README.md").read_text()
     assert "| visdrone | 548 | 0.4 | 12.5 |" in card
-    assert "| lessons | 6, whole frames, 3 steps |" in card
+    assert "| samples | 6, whole images, 3 steps |" in card
     assert str(run) not in card
 
 
@@ -45,8 +45,8 @@ def test_the_folder_holds_all_a_user_needs(run: Path, tmp_path: Path) -> None:
 def finetuned(run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A run that starts from a model with a license, by a recipe that also names encoder weights; and that model."""
     folder = tmp_path_factory.mktemp("finetuned")
-    save_detector(detector_of(run, license="for academic use"), folder / "academic")
-    recipe = small_recipe(steps=1, start=str(folder / "academic"), encoder_weights="imagenet.safetensors")
+    save_detector(detector_from_run(run, license="for academic use"), folder / "academic")
+    recipe = small_recipe(steps=1, init_from=str(folder / "academic"), encoder_weights="imagenet.safetensors")
     loop.train(recipe, folder / "run")
     return folder / "run", folder / "academic"
 
@@ -56,7 +56,7 @@ def test_a_finetuned_model_names_its_start_and_keeps_its_license(finetuned: tupl
     assert result.exit_code == 0, result.output
     assert load_detector(tmp_path / "model").license == "Started from academic: for academic use"
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
-    assert "| start | academic |" in card
+    assert "| initialized from | academic |" in card
     assert "imagenet" not in card
     assert "license: other" in card
     assert "Started from academic: for academic use" in card
@@ -64,40 +64,40 @@ def test_a_finetuned_model_names_its_start_and_keeps_its_license(finetuned: tupl
 
 
 def test_a_license_that_is_given_stands(finetuned: tuple[Path, Path]) -> None:
-    assert detector_of(finetuned[0], license="settled with the authors").license == "settled with the authors"
+    assert detector_from_run(finetuned[0], license="settled with the authors").license == "settled with the authors"
 
 
 def test_a_start_that_is_gone_leaves_its_terms(finetuned: tuple[Path, Path], tmp_path: Path) -> None:
     copied = tmp_path / "run"
     shutil.copytree(finetuned[0], copied)
     recipe = json.loads((copied / "recipe.json").read_text(encoding="utf-8"))
-    (copied / "recipe.json").write_text(json.dumps(recipe | {"start": str(tmp_path / "gone")}), encoding="utf-8")
-    assert detector_of(copied).license == (
+    (copied / "recipe.json").write_text(json.dumps(recipe | {"init_from": str(tmp_path / "gone")}), encoding="utf-8")
+    assert detector_from_run(copied).license == (
         "Started from gone, whose license could not be read and applies to this model too"
     )
 
 
 def test_a_start_in_the_package_is_known_by_name(run: Path, tmp_path: Path) -> None:
-    assert license_of_start({"start": "vgtok-tiny"}).startswith("Started from vgtok-tiny: Trained on VisDrone")
-    assert license_of_start({"start": ""}) == ""
-    assert detector_of(run).license == ""
+    assert inherited_license("vgtok-tiny").startswith("Started from vgtok-tiny: Trained on VisDrone")
+    assert inherited_license("") == ""
+    assert detector_from_run(run).license == ""
 
 
 def test_an_earlier_checkpoint_is_a_model_too(run: Path) -> None:
-    first, last = detector_of(run / "step-000001"), detector_of(run)
+    first, last = detector_from_run(run / "step-000001"), detector_from_run(run)
     name = "query_head.cls_branches.0.weight"
     assert not first.model.state_dict()[name].equal(last.model.state_dict()[name])
 
 
 def test_the_losses_are_those_of_the_run(run: Path) -> None:
     lines = training_history(run).splitlines()
-    assert lines[0].startswith("step,lessons,seconds,")
+    assert lines[0].startswith("step,samples,seconds,")
     assert [line.split(",")[0] for line in lines[1:]] == ["1", "2", "3"]
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="neither a training run"):
-        detector_of(tmp_path)
+        detector_from_run(tmp_path)
     for data, message in (
         (None, "cannot be read"),
         (b"{", "not a json file"),
@@ -122,14 +122,14 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         ("model.json", b"[]"),
         ("model.json", b"\xff"),
         ("model.json", b"[" * 100_000),
-        ("step-000003/average.safetensors", b"cut short"),
+        ("step-000003/ema.safetensors", b"cut short"),
     ],
 )
 def test_a_damaged_run_is_refused_in_one_line(run: Path, tmp_path: Path, name: str, data: bytes) -> None:
     shutil.copytree(run, tmp_path / "run")
     (tmp_path / "run" / name).write_bytes(data)
     with pytest.raises(InputError, match="neither a training run") as refused:
-        detector_of(tmp_path / "run")
+        detector_from_run(tmp_path / "run")
     assert "\n" not in str(refused.value)
 
 
@@ -146,7 +146,7 @@ def test_a_copy_of_a_checkpoint_by_another_name_is_none(run: Path, tmp_path: Pat
     for name in ("step-000002-old", "best"):
         shutil.copytree(run / "step-000002", tmp_path / "run" / name)
         with pytest.raises(InputError, match="neither a training run"):
-            detector_of(tmp_path / "run" / name)
+            detector_from_run(tmp_path / "run" / name)
         with pytest.raises(InputError, match="not a checkpoint of a run"):
-            branched(tmp_path / "run" / name, {"decay": "3"})
+            branch_recipe(tmp_path / "run" / name, {"decay_steps": "3"})
     assert [folder.name for folder in checkpoints(tmp_path / "run")] == [folder.name for folder in checkpoints(run)]

@@ -1,4 +1,4 @@
-"""`vgtok detect` on a video: every frame once whatever kills it, memory that does not grow, damage in one line."""
+"""Videos: read and written as streams, logged frame by frame, and resumed after any kill without a gap."""
 
 import csv
 import json
@@ -11,14 +11,181 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 
 from tests.cli.conftest import counting
 from tests.command_line import Run
-from vgtok.cli.detections import Job
-from vgtok.cli.video import read_video, write_video
+from vgtok.cli.detections import Job, is_record
+from vgtok.cli.video import LOG_SUFFIX, count_frames, frame_rate, logged_frames, read_video, write_video
 from vgtok.detect.detector import Detector
+from vgtok.errors import InputError
+from vgtok.journal import Journal
+
+Picture = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+def pictures(count: int, height: int = 48, width: int = 64) -> Iterator[Picture]:
+    """Frames ten grey levels apart; noise makes them take room in the file."""
+    noise = np.random.default_rng(0).integers(0, 40, (height, width, 3), dtype=np.uint8)
+    return (noise + np.uint8(10 * number) for number in range(count))
+
+
+def numbers(path: Path, start: int = 0) -> list[tuple[int, int]]:
+    """Number of every frame, as it is counted and as its pixels tell."""
+    return [(frame.number, round((frame.pixels.mean() - 19.5) / 10)) for frame in read_video(path, start)]
+
+
+def write_avi(path: Path, count: int) -> None:
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 10, (64, 48))
+    for picture in pictures(count):
+        writer.write(picture)
+    writer.release()
+
+
+def test_reading_starts_at_any_frame(tmp_path: Path) -> None:
+    path = tmp_path / "a.avi"
+    write_avi(path, 6)
+    assert (count_frames(path), frame_rate(path)) == (6, 10.0)
+    assert numbers(path) == [(number, number) for number in range(6)]
+    assert numbers(path, 4) == [(4, 4), (5, 5)]
+    assert numbers(path, 6) == []
+    assert [frame.seconds for frame in read_video(path)] == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4, 0.5])
+
+
+def test_a_video_cut_short_is_told_after_its_frames(tmp_path: Path) -> None:
+    path = tmp_path / "a.avi"
+    write_avi(path, 20)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    frames = read_video(path)
+    assert next(frames).number == 0
+    with pytest.raises(InputError, match=r"a.avi: ends after \d+ of 20 frames"):
+        list(frames)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a video"])
+def test_what_is_no_video_is_told(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.mp4"
+    with pytest.raises(InputError, match="no such file"):
+        frame_rate(path)
+    path.write_bytes(content)
+    assert count_frames(path) == 0
+    with pytest.raises(InputError, match=r"a.mp4: not a video that can be read"):
+        frame_rate(path)
+
+
+def test_a_video_is_written_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.mp4"
+    write_video(path, pictures(12, 49, 65), 29.97)
+    assert numbers(path) == [(number, number) for number in range(12)]
+    assert frame_rate(path) == pytest.approx(29.97, abs=1e-3)
+    assert next(read_video(path)).pixels.shape == (48, 64, 3)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_video_that_cannot_be_whole_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.mp4"
+
+    def stopped() -> Iterator[Picture]:
+        yield from pictures(3)
+        raise KeyboardInterrupt
+
+    def growing() -> Iterator[Picture]:
+        yield from pictures(3)
+        yield from pictures(3, 96, 128)
+
+    with pytest.raises(KeyboardInterrupt):
+        write_video(path, stopped(), 10)
+    with pytest.raises(InputError, match="could not be written whole"):
+        write_video(path, growing(), 10)
+    with pytest.raises(InputError, match="no video of 64 x 48 px can be written there"):
+        write_video(tmp_path / "nowhere" / "a.mp4", pictures(1), 10)
+    assert list(tmp_path.iterdir()) == []
+
+
+RECORD = {
+    "tokens": 5,
+    "retained": 0.4,
+    "ms": {"tokenizer": 1.0, "encoder": 2.0, "head": 3.0},
+    "objects": [{"name": "car", "label": 0, "category_id": 1, "bbox": [1.0, 2.0, 3.0, 4.0], "score": 0.5}],
+}
+HEADER: dict[str, Any] = {"input": "a.mp4", "settings": {"budget": 0.4}}
+
+
+def opened(path: Path, header: dict[str, Any] = HEADER) -> Journal:
+    return Journal(path, header, is_record, number_field="frame", restart=True)
+
+
+def written(path: Path, count: int) -> Journal:
+    log = opened(path)
+    for number in range(count):
+        log.add(f"a.mp4#{number}", RECORD)
+    return log
+
+
+def test_frames_come_back_in_order(tmp_path: Path) -> None:
+    log = written(tmp_path / "a.jsonl", 3)
+    again = opened(tmp_path / "a.jsonl")
+    assert len(again.entries) == len(log.entries) == 3
+    again.add("a.mp4#3", RECORD)
+    assert [(entry["frame"], entry["item"]) for entry in again.entries.values()] == [
+        (n, f"a.mp4#{n}") for n in range(4)
+    ]
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b'{"frame": 3, "item',
+        b'{"frame": 3}',
+        b'{"frame": 3}\n',
+        b'{"frame": 2}\n',
+        b'{"frame": 4}\n',
+        b"[]\n",
+        b"\n",
+        b"\xff\xfe\n",
+        b"[" * 100_000 + b"\n",
+        json.dumps({"frame": 3, "item": "x", **RECORD, "ms": {}}).encode() + b"\n",
+        json.dumps({"frame": 3, "item": "x", **RECORD, "retained": float("nan")}).encode() + b"\n",
+        json.dumps({"frame": 3, "item": "x", **RECORD, "objects": [{"bbox": [1, 2, 3]}]}).encode() + b"\n",
+    ],
+)
+def test_what_is_not_the_next_whole_frame_is_cut_off(tmp_path: Path, rest: bytes) -> None:
+    path = tmp_path / "a.jsonl"
+    written(path, 3)
+    whole = path.read_bytes()
+    path.write_bytes(whole + rest)
+    log = opened(path)
+    assert (len(log.entries), path.read_bytes()) == (3, whole)
+    log.add("next", RECORD)
+    assert [entry["frame"] for entry in opened(path).entries.values()] == [0, 1, 2, 3]
+
+
+def test_another_header_starts_anew(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    written(path, 3)
+    other = HEADER | {"stamp": [1, 2]}
+    assert len(opened(path, other).entries) == 0
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [other]
+
+
+def test_a_folder_gives_all_frames_of_the_same_settings(tmp_path: Path) -> None:
+    for name in "ba":
+        written(tmp_path / f"{name}{LOG_SUFFIX}", 2)
+    other = opened(tmp_path / f"c{LOG_SUFFIX}", {"settings": {"budget": 1.0}})
+    other.add("c", RECORD)
+    (tmp_path / f"d{LOG_SUFFIX}").touch()
+    assert [entry["frame"] for entry in logged_frames(tmp_path, HEADER["settings"])] == [0, 1, 0, 1]
+
+
+def test_a_log_that_was_removed_is_one_line(tmp_path: Path) -> None:
+    log = written(tmp_path / "a.jsonl", 2)
+    log.path.unlink()
+    with pytest.raises(InputError, match=r"a\.jsonl: cannot be read"):
+        list(log.entries.values())
+
 
 COMMAND = [sys.executable, "-c", "from vgtok.cli.main import run; run()"]
 SIDE = 32
@@ -178,7 +345,7 @@ def test_a_frame_that_fails_is_where_the_next_run_begins(
 
     monkeypatch.setattr(Detector, "__call__", call)
     code, _, err = vgtok(*arguments)
-    assert (code, err.strip()) == (1, "error: clip.mp4#000003: out of memory; run again to go on from there")
+    assert (code, err.strip()) == (1, "error: clip.mp4#000003: out of memory; run again to resume from there")
     assert shown(out / "clip.detections.mp4") == [0, 1, 2], "what is finished is drawn"
     assert vgtok(*arguments)[0] == 0
     assert len(calls) == 7
