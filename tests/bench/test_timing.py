@@ -3,13 +3,13 @@
 import resource
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from vgtok.bench import tokenizer
-from vgtok.bench.timing import interleaved_medians, peak_extra_megabytes, process_peak_megabytes
+from vgtok.bench.timing import best_laps, interleaved_medians, peak_extra_megabytes, process_peak_megabytes
 
 
 def test_functions_take_turns_and_the_first_round_does_not_count() -> None:
@@ -29,18 +29,6 @@ def test_functions_take_turns_and_the_first_round_does_not_count() -> None:
     assert times["quick"] < times["slow"]
 
 
-def test_ratios_of_the_tokenizer_are_of_what_they_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {"tokenize": 30.0, "budget": 45.0, "yardstick": 20.0, "decode_resize": 60.0}
-    frame = tmp_path / "frame.jpg"
-    frame.write_bytes(tokenizer._rendered_jpeg())
-    monkeypatch.setattr(tokenizer, "interleaved_medians", lambda functions, repeats: {n: known[n] for n in functions})
-    monkeypatch.setattr(tokenizer, "peak_extra_megabytes", lambda *_: None)
-    cost = tokenizer.measure_tokenizer(frame, 3)
-    assert (cost.tokenize_over_yardstick, cost.tokenize_over_decode_resize) == (1.5, 0.5)
-    assert cost.budget_over_percentile == 1.5
-    assert cost.peak_extra_mb is None
-
-
 def test_the_peak_of_the_process_is_in_megabytes() -> None:
     counted = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     in_bytes = counted if sys.platform == "darwin" else 1024 * counted
@@ -57,3 +45,18 @@ def test_extra_memory_is_in_megabytes() -> None:
 
 def _filled(count: int) -> int:
     return len(bytearray(b"x") * count)
+
+
+def test_the_best_of_each_part_counts_after_the_warm_up() -> None:
+    order: list[int] = []
+
+    def run(lap: Callable[[], None]) -> None:
+        order.append(len(order))
+        time.sleep(0.2 if len(order) == 1 else 0.01)
+        lap()
+        lap()
+
+    first, second = best_laps(run, 2, warm_up=1)
+    assert order == [0, 1, 2]
+    assert 0.01 <= first < 0.2
+    assert second < first

@@ -1,12 +1,9 @@
-"""`vgtok bench`, at a budget small enough for a test, and ratios of given rows."""
+"""`vgtok bench encoder` from the outside, at a budget small enough for a test."""
 
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.cli.test_tokenize import vgtok
-from vgtok.bench.encoder import EncoderRow, compared
 
 
 def test_rows_hold_every_figure_and_ratios_need_dense(tmp_path: Path) -> None:
@@ -19,14 +16,6 @@ def test_rows_hold_every_figure_and_ratios_need_dense(tmp_path: Path) -> None:
     assert row["tokens"] == 576
     assert row["speedup"] is row["realised"] is None
     assert 0 < row["peak_mb"] < cost["process_peak_mb"]
-
-
-def test_realised_is_speed_up_over_the_ratio_of_flops() -> None:
-    dense = EncoderRow("dense", 1.0, 9216, gflops=1000.0, ms=800.0, peak_mb=100.0)
-    packed = compared(EncoderRow("packed", 0.4, 3687, gflops=250.0, ms=250.0, peak_mb=40.0), dense)
-    assert packed.speedup == pytest.approx(3.2)
-    assert packed.realised == pytest.approx(0.8)
-    assert compared(packed, packed) == packed
 
 
 def test_an_unknown_configuration_is_one_line(tmp_path: Path) -> None:

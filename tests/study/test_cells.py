@@ -1,7 +1,8 @@
-"""Cells on disk: shared, whole, resumed after a kill, and equal to running the detector directly."""
+"""Cells on disk: shared, whole, resumed after a kill, equal to running the detector, and kept apart by code."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+import vgtok
 from tests.detect.small_models import small_detector
 from vgtok.data.dataset import AnnotatedDataset, Dataset
 from vgtok.detect.detector import Detector
@@ -23,9 +25,8 @@ from vgtok.evaluate.evaluation import evaluate
 from vgtok.evaluate.inference import run_detector
 from vgtok.evaluate.protocols import PROTOCOLS
 from vgtok.study.accuracy import open_trial
-from vgtok.study.cells import CellStore, Found, Reader, fingerprint, run_cells
-from vgtok.study.paper_accuracy import GATED, TOP_HAT
-from vgtok.study.random_score import RandomScore
+from vgtok.study.cells import DETECTION, TRAINING, CellStore, Found, Reader, code_digest, fingerprint, run_cells
+from vgtok.study.paper import GATED, TOP_HAT
 from vgtok.study.result import Inputs
 from vgtok.tokenize.tokenizer import Tokenizer
 
@@ -146,21 +147,13 @@ def test_a_cached_cell_scores_as_the_detector_itself_does(tmp_path: Path, datase
     assert measured.samples["AP50"].mean() == pytest.approx(expected.metrics["AP50"] or 0.0, abs=5)
 
 
-def test_the_random_partition_is_its_own_in_every_frame_and_the_same_again(dataset: Dataset) -> None:
-    tokenizer = Tokenizer(budget=0.4, rank=0.0, scorer=RandomScore(), canvas=CANVAS)
-    one, again, other = (tokenizer(dataset.images[index]) for index in (0, 0, 1))
-    assert one.sizes.tolist() == again.sizes.tolist()
-    assert one.sizes.tolist() != other.sizes.tolist()
-    assert abs(one.retained - 0.4) < 0.02
-
-
 SCRIPT = """
 import sys
 from pathlib import Path
 import torch
 from vgtok.data.dataset import open_dataset
 from vgtok.study.accuracy import open_trial
-from vgtok.study.paper_accuracy import TOP_HAT
+from vgtok.study.paper import TOP_HAT
 from vgtok.study.result import Inputs
 torch.set_num_threads(1)
 data, model, out = sys.argv[1:]
@@ -169,7 +162,7 @@ trial.measure({budget: trial.tokenizer(TOP_HAT, budget) for budget in (0.8, 0.7,
 """
 
 
-def test_a_killed_run_goes_on_where_it_stopped(
+def test_a_killed_run_resumes(
     tmp_path: Path, detector: Detector, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_detector(detector, tmp_path / "model")
@@ -195,3 +188,48 @@ def test_a_killed_run_goes_on_where_it_stopped(
     fresh = open_trial(Inputs(dataset, 1, out=tmp_path / "fresh", models=(str(tmp_path / "model"),)))
     for budget, cell in fresh.measure(readers, "fresh").items():
         assert cell.evaluation.metrics == resumed[budget].evaluation.metrics
+
+
+PACKAGE = Path(vgtok.__file__).parent
+CELL_SCRIPT = """
+from pathlib import Path
+from vgtok.study.cells import CellStore
+from vgtok.tokenize.tokenizer import Tokenizer
+print(CellStore(Path("out"), "weights", "query", 50).cell(Tokenizer(budget=0.5)).name)
+"""
+
+
+def cell_of(folder: Path) -> str:
+    """The name of a cell by the package in `folder`, in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    done = subprocess.run(
+        [sys.executable, "-c", CELL_SCRIPT], env=environment, capture_output=True, text=True, check=True, cwd=folder
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    shutil.copytree(PACKAGE, tmp_path / "vgtok", ignore=shutil.ignore_patterns("shipped", "__pycache__"))
+    return tmp_path
+
+
+def edit(path: Path, before: str, after: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count(before) == 1
+    path.write_text(text.replace(before, after), encoding="utf-8")
+
+
+def test_a_changed_tokenizer_does_not_find_the_cells_of_the_old_one(copy: Path) -> None:
+    here = CellStore(Path("out"), "weights", "query", 50).cell(Tokenizer(budget=0.5)).name
+    source = copy / "vgtok" / "tokenize" / "geometry.py"
+    edit(source, "LUMA_WEIGHTS = (77, 150, 29)", "# Of BT.601.\nLUMA_WEIGHTS = (77,  150,  29)")
+    assert cell_of(copy) == here
+    edit(source, "(77,  150,  29)", "(76, 150, 30)")
+    assert cell_of(copy) != here
+
+
+def test_digests_are_of_what_they_name() -> None:
+    assert code_digest(DETECTION) == code_digest(DETECTION)
+    assert len({code_digest(DETECTION), code_digest(TRAINING), code_digest(("tokenize",))}) == 3
+    assert all((PACKAGE / part).exists() for part in (*DETECTION, *TRAINING))

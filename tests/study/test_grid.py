@@ -1,4 +1,4 @@
-"""The grid: every cell and seed once, finished ones never again, effects and floor from the runs."""
+"""The grid: every cell and seed once, finished ones never again, effects and floor from the runs and from print."""
 
 import json
 from dataclasses import replace
@@ -11,9 +11,11 @@ from vgtok.cli import main
 from vgtok.evaluate.resampling import pooled_deviation, seed_floor
 from vgtok.study import grid as study
 from vgtok.study.grid import Grid, measure, report
-from vgtok.study.paper_accuracy import FUSED_GATED, GATED, SINGLE_PASS, TOP_HAT
+from vgtok.study.paper import FUSED_GATED, GATED, SINGLE_PASS, TOP_HAT, TRAINED
+from vgtok.study.registry import load_study
+from vgtok.study.result import Inputs
 
-WHOLE = Grid(small_recipe(), tuple(study.TOKENIZERS), (0.8, 0.7, 0.6, 0.4, 0.2), (0, 1, 2), finetune=1, scenes=2)
+WHOLE = Grid(small_recipe(), tuple(TRAINED), (0.8, 0.7, 0.6, 0.4, 0.2), (0, 1, 2), finetune=1, scenes=2)
 SMALL = Grid(small_recipe(steps=2), (TOP_HAT, GATED), (0.4,), (0, 1), finetune=1, scenes=2)
 
 
@@ -90,7 +92,7 @@ def test_a_reversed_trend_is_said_in_a_sentence() -> None:
 
 
 def test_single_pass_is_left_out_where_it_cannot_reach() -> None:
-    grid = replace(SMALL, tokenizers=tuple(study.TOKENIZERS), budgets=(0.8, 0.7, 0.6, 0.4, 0.2))
+    grid = replace(SMALL, tokenizers=tuple(TRAINED), budgets=(0.8, 0.7, 0.6, 0.4, 0.2))
     assert len(grid.cells()) == 24
     assert (SINGLE_PASS, 0.2) not in grid.cells()
 
@@ -106,3 +108,15 @@ def test_effects_and_floor_come_from_the_runs() -> None:
     assert gated["above_floor"] == (floor < 2.0)
     assert f"seed floor of AP: {floor:.2f}" in " ".join(result.notes)
     assert len(result.also["runs"]) == 4
+
+
+def test_every_printed_value_lies_within_what_the_digits_allow() -> None:
+    result = load_study("seeds").run(Inputs(None, 1))
+    rows = {(row["quantity"], row["metric"]): row for row in result.rows}
+    assert len(rows) == len(result.rows) == 22
+    for row in rows.values():
+        assert row["lowest"] <= row["paper"] <= row["highest"]
+    for metric, pooled, floor in (("AP", 0.0974, 0.16), ("APS", 0.1342, 0.22)):
+        assert abs(rows["pooled deviation of 24 cells", metric]["computed"] - pooled) < 5e-4
+        assert round(rows["seed floor", metric]["computed"], 2) == floor
+    assert any("rounding only determines it to between" in note for note in result.notes)

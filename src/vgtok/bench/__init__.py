@@ -1,1 +1,1 @@
-"""Speed and memory, always as ratios taken in one run: machines differ, ratios travel."""
+"""Benchmarks of speed and memory, as ratios within one run: machines differ, ratios carry over."""

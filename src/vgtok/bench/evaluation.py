@@ -1,7 +1,7 @@
-"""What evaluating a full data set costs, against pycocotools on the same two files.
+"""What evaluating a data set costs, against pycocotools on the same two files.
 
-548 images with 500 detections each, the size of VisDrone val at its cap. Each side runs in a process of its own, so
-that its peak memory is its own, and times from opening the files to the AP; imports are not counted.
+548 images with 500 detections each, like VisDrone val at its cap. Each side runs in its own process, with its own peak
+memory, and is timed from opening the files to the AP; imports do not count.
 """
 
 import contextlib
@@ -10,16 +10,14 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vgtok.bench.timing import process_peak_megabytes
+from vgtok.bench.timing import Cost, in_own_process, process_peak_megabytes
 from vgtok.errors import InputError
 from vgtok.files import write_text
 
@@ -33,8 +31,8 @@ _FRAME = (1360, 765)
 
 
 @dataclass(frozen=True)
-class EvaluationCost:
-    """Seconds and peak megabytes of both, how much faster we are, and how far apart the two AP are, in points."""
+class EvaluationCost(Cost):
+    """Seconds and peak megabytes of both, their ratio, and the difference of the two AP in points."""
 
     images: int
     detections: int
@@ -45,10 +43,6 @@ class EvaluationCost:
     pycocotools_peak_mb: float
     ap_difference: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON has them."""
-        return asdict(self)
-
 
 def measure_evaluation() -> EvaluationCost:
     """Evaluate random detections both ways."""
@@ -57,15 +51,15 @@ def measure_evaluation() -> EvaluationCost:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         truth, results = random_files(folder, IMAGES, CAP)
-        ours, ours_s, ours_mb = _alone(_with_vgtok, truth, results)
-        theirs, theirs_s, theirs_mb = _alone(_with_pycocotools, truth, results)
+        ours, ours_s, ours_mb = in_own_process(_measured, _with_vgtok, truth, results)
+        theirs, theirs_s, theirs_mb = in_own_process(_measured, _with_pycocotools, truth, results)
     return EvaluationCost(
         IMAGES, IMAGES * CAP, ours_s, theirs_s, theirs_s / ours_s, ours_mb, theirs_mb, abs(ours - theirs)
     )
 
 
 def random_files(folder: Path, images: int, detections: int) -> tuple[Path, Path]:
-    """A COCO annotation file and a results file: part of the detections lie near boxes, part anywhere."""
+    """Write a COCO annotation file and a results file; half of the detections lie near boxes, half anywhere."""
     random = np.random.default_rng(4)
     entries: list[dict[str, Any]] = []
     found: list[dict[str, Any]] = []
@@ -97,21 +91,16 @@ def random_files(folder: Path, images: int, detections: int) -> tuple[Path, Path
 
 
 def _random_boxes(random: np.random.Generator, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """(N, 4) x y width height, most of them small."""
+    """Return (N, 4) boxes x y width height, most of them small."""
     sizes = np.exp(random.normal(3.2, 0.7, (count, 2))).clip(3, 400)
     places = random.random((count, 2)) * (np.array(_FRAME) - sizes).clip(1)
     return np.concatenate([places, sizes], axis=1)
 
 
-def _alone(run: Callable[[Path, Path], Callable[[], float]], truth: Path, results: Path) -> tuple[float, float, float]:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(_measured, run, truth, results).result()
-
-
 def _measured(
     prepare: Callable[[Path, Path], Callable[[], float]], truth: Path, results: Path
 ) -> tuple[float, float, float]:
-    """AP in points, seconds and peak megabytes of one way."""
+    """Return AP in points, seconds and peak megabytes of one way."""
     run = prepare(truth, results)
     start = time.perf_counter()
     average = run()

@@ -1,10 +1,10 @@
-"""Torch and onnxruntime in one run: the same weights, frames and partitions, by stage.
+"""Torch and onnxruntime in one run, by stage: the same weights, frames and partitions.
 
-Weights are random: cost does not depend on them.
+What leaves are times, ratios and the differences of the results. Weights are random: cost does not depend on them.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vgtok.bench.timing import interleaved_medians
+from vgtok.bench.timing import SEED, Cost, interleaved_medians
 from vgtok.data.synthetic import render_scene
 from vgtok.detect.config import detector_configuration
 from vgtok.detect.detector import Detector
@@ -28,14 +28,12 @@ from vgtok.tokenize.geometry import Extent
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
 
-_SEED = 7
-
 STAGES = ("encoder", "head", "whole")
 
 
 @dataclass(frozen=True)
 class StageCost:
-    """Median milliseconds per frame of one stage; `ratio` is torch over onnxruntime: above 1 the latter is faster.
+    """Median milliseconds per frame of one stage; a `ratio` above 1 means onnxruntime is faster.
 
     The encoder goes from pixels and tokens to a map, the head from there to candidates, the whole from image to result.
     """
@@ -47,10 +45,10 @@ class StageCost:
 
 
 @dataclass(frozen=True)
-class ExportCost:
-    """Every stage, and how far apart the candidates are at most.
+class ExportCost(Cost):
+    """The cost of every stage, and the largest differences between the two.
 
-    Boxes are compared as a share of the frame's longer side; features are those between encoder and head.
+    Differences of boxes are shares of the longer side of the frame; features are those between encoder and head.
     """
 
     config: str
@@ -66,16 +64,12 @@ class ExportCost:
     scores_difference: float
     boxes_difference: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON has them."""
-        return asdict(self)
-
 
 def measure_export(config: str, size: tuple[int, int], budget: float, frames: int, repeats: int) -> ExportCost:
-    """Time a detector on rendered frames of `size` (width, height), tokens on a budget, both ways in turn."""
+    """Time a detector on rendered frames of `size` (width, height) at a budget, both ways in turn."""
     torch.manual_seed(0)
     detector = Detector(_spread(CoDetr(detector_configuration(config))), canvas=size)
-    images = [render_scene(_SEED + number, *size).pixels for number in range(frames)]
+    images = [render_scene(SEED + number, *size).pixels for number in range(frames)]
     tokenizer = Tokenizer(budget=budget, canvas=size)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
@@ -110,7 +104,7 @@ def measure_export(config: str, size: tuple[int, int], budget: float, frames: in
 
 
 def _spread(model: CoDetr) -> CoDetr:
-    """Move every weight a little: freshly initialised, proposals score so alike that rounding decides their order."""
+    """Move every weight a little: proposals of a fresh model score so alike that rounding decides their order."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.02)
@@ -118,7 +112,7 @@ def _spread(model: CoDetr) -> CoDetr:
 
 
 class _Both:
-    """Encoder and head of one detector in torch and, cut apart at the feature map, in onnxruntime."""
+    """Encoder and head of one detector in torch and, split at the feature map, in onnxruntime."""
 
     def __init__(
         self,
@@ -142,18 +136,18 @@ class _Both:
         self.maps = [self.torch_encoder(number) for number in range(len(tokens))]
 
     def torch_encoder(self, number: int) -> torch.Tensor:
-        """(1, D, rows, columns) of one frame."""
+        """Return the (1, D, rows, columns) feature map of one frame."""
         with torch.inference_mode():
             features: torch.Tensor = self.model.encoder([self.pixels[number]], [self.tokens[number]]).maps[0][None]
             return features
 
     def torch_head(self, number: int) -> list[NDArray[Any]]:
-        """Boxes, scores and labels of one frame's map."""
+        """Return boxes, scores and labels from the feature map of one frame."""
         with torch.inference_mode():
             return [part.numpy() for part in self.head(self.maps[number])]
 
     def stages(self) -> dict[tuple[str, str], Callable[[], Any]]:
-        """What runs all frames, by library and stage."""
+        """Return functions that run all frames, by library and stage."""
         every = range(len(self.tokens))
         return {
             ("torch", "encoder"): lambda: [self.torch_encoder(number) for number in every],
@@ -163,7 +157,7 @@ class _Both:
         }
 
     def differences(self) -> tuple[float, float, float]:
-        """Largest difference of features, scores, and boxes in pixels; either head reads its own encoder's map."""
+        """Return the largest differences of features, scores and boxes (px); each head reads its own encoder's map."""
         largest = np.zeros(3)
         for number, inputs in enumerate(self.inputs):
             features = self.onnx_encoder(inputs)[0]
@@ -177,7 +171,7 @@ class _Both:
 def _part(
     path: Path, inputs: list[str], outputs: list[str], threads: int
 ) -> Callable[[dict[str, NDArray[Any]]], list[NDArray[Any]]]:
-    """The part of a graph between two sets of names, ready to run."""
+    """Return the part of a graph between two sets of names, ready to run."""
     try:
         import onnx
         import onnxruntime

@@ -1,10 +1,10 @@
-"""What tokenizing one 2048 x 1152 frame costs on one thread, against two yardsticks any reader can run.
+"""What tokenizing one 2048 x 1152 frame costs on one thread, against two baselines anyone can reproduce.
 
-The first is six 8-bit OpenCV top-hats on the same canvas, the paper's score done naively; the second is what every
-pipeline pays anyway: decoding the JPEG and resizing it.
+The first is six 8-bit OpenCV top-hats on the same canvas, a naive version of the paper's score. The second is decoding
+and resizing the JPEG, which every pipeline needs.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.bench.timing import in_own_process, interleaved_medians, peak_extra_megabytes
+from vgtok.bench.timing import SEED, Cost, in_own_process, interleaved_medians, peak_extra_megabytes
 from vgtok.data.synthetic import render_scene
-from vgtok.defaults import DEFAULT_BUDGET
 from vgtok.tokenize.canvas import Canvas, fit_canvas
 from vgtok.tokenize.images import read_image
 from vgtok.tokenize.scores import TOP_HAT_WIDTHS
@@ -26,7 +25,7 @@ _PERCENTILE_AT_40 = 74.82
 
 
 @dataclass(frozen=True)
-class TokenizerCost:
+class TokenizerCost(Cost):
     """Medians in milliseconds on one thread, their ratios, and peak memory on top of the canvas."""
 
     frame: str
@@ -40,13 +39,9 @@ class TokenizerCost:
     budget_over_percentile: float
     peak_extra_mb: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON has them."""
-        return asdict(self)
-
 
 def measure_tokenizer(image: Path | None, repeats: int) -> TokenizerCost:
-    """Time the shipped tokenizer (score, gate and split from the RGB canvas) on a frame, or on a rendered one."""
+    """Time the default tokenizer (score, gate and split from the RGB canvas) on a frame, by default a rendered one."""
     data = in_own_process(_rendered_jpeg) if image is None else image.read_bytes()
     canvas = _canvas(data)
     grey = np.asarray(cv2.cvtColor(canvas.image, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
@@ -56,7 +51,7 @@ def measure_tokenizer(image: Path | None, repeats: int) -> TokenizerCost:
         times = interleaved_medians(
             {
                 "tokenize": partial(_partition_by_percentile, canvas),
-                "budget": partial(Tokenizer(budget=DEFAULT_BUDGET).partition, canvas),
+                "budget": partial(Tokenizer(budget=0.40).partition, canvas),
                 "yardstick": partial(_six_top_hats, grey),
                 "decode_resize": partial(_canvas, data),
             },
@@ -93,7 +88,7 @@ def _canvas(data: bytes) -> Canvas:
 
 
 def _warm_canvas(data: bytes) -> Canvas:
-    """The canvas, after a small frame has brought every library's own buffers into memory."""
+    """Return the canvas, after a small frame has allocated the buffers of every library."""
     cv2.setNumThreads(1)
     canvas = _canvas(data)
     _partition_by_percentile(fit_canvas(np.ascontiguousarray(canvas.pixels[:64, :64]), "native"))
@@ -101,8 +96,8 @@ def _warm_canvas(data: bytes) -> Canvas:
 
 
 def _rendered_jpeg() -> bytes:
-    """A rendered frame at the size most VisDrone frames have, as the JPEG a camera would deliver."""
-    scene = render_scene(seed=7, width=1360, height=765)
+    """Return a rendered frame of the usual size of VisDrone as JPEG."""
+    scene = render_scene(seed=SEED, width=1360, height=765)
     encoded, data = cv2.imencode(".jpg", cv2.cvtColor(scene.pixels, cv2.COLOR_RGB2BGR))
     assert encoded
     return bytes(data)

@@ -59,7 +59,7 @@ def encoder(
     """Measure time, FLOPs and memory of an encoder at 2048 x 1152: dense, packed per budget, and a control."""
     # Silence the memory profiler; it reads this variable at import.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    from vgtok.bench.encoder import BUDGETS, measure_encoder
+    from vgtok.bench.model import BUDGETS, measure_encoder
 
     cost = measure_encoder(config, _frames(data, frames), budget or BUDGETS, repeats, packed_only=packed_only)
     if json_:
@@ -87,7 +87,7 @@ def detector(
     json_: options.Json = False,
 ) -> None:
     """Measure seconds per stage and memory for one 2048 x 1152 image, from pixels to boxes, with random weights."""
-    from vgtok.bench.detector import measure_detector
+    from vgtok.bench.model import measure_detector
 
     if image is not None and not image.is_file():
         raise InputError(f"{image}: no such file")
@@ -111,7 +111,7 @@ def speedup(
     json_: options.Json = False,
 ) -> None:
     """Measure the speed-up of the encoder and of the whole detector at a budget, against dense."""
-    from vgtok.bench.detector import measure_speedup
+    from vgtok.bench.model import measure_speedup
 
     if image is not None and not image.is_file():
         raise InputError(f"{image}: no such file")
@@ -135,7 +135,7 @@ def step(
     json_: options.Json = False,
 ) -> None:
     """Time a training step on rendered crops, by precision, losses and crops per pass."""
-    from vgtok.bench.step import measure_step
+    from vgtok.bench.model import measure_step
 
     cost = measure_step(config, side, budget, repeats)
     if json_:

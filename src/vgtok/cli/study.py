@@ -21,8 +21,18 @@ from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import default_workers
 from vgtok.show.tables import results_page
-from vgtok.study.environment import DATA, data_problem, named_dataset, variable
-from vgtok.study.registry import ENTRIES, Entry, data_kinds, data_present, last_run, load_study
+from vgtok.study.registry import (
+    DATA,
+    ENTRIES,
+    Entry,
+    data_kinds,
+    data_present,
+    data_problem,
+    last_run,
+    load_study,
+    named_dataset,
+    variable,
+)
 from vgtok.study.result import Inputs, Result, Row, Study
 
 

@@ -1,1 +1,1 @@
-"""The paper again: one module per table or figure, each prints paper next to measured."""
+"""Reproduce the paper: every table and figure is a study that prints measured values beside the paper's."""

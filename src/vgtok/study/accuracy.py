@@ -1,10 +1,10 @@
-"""What the accuracy studies share: a model over the frames, its cells scored by the data set's protocol, and intervals.
+"""What the accuracy studies share: a model on the images of a data set, its cells scored by the data set's protocol.
 
-Budgets are exact: every image of one size gets the same count under every tokenizer. A difference comes with the middle
-95% of its values over paired resamples of the images.
+Tokenizers enter, metrics leave. Budgets are exact: every image of one size gets the same count under every tokenizer.
+Differences come with 95% intervals over paired resamples of the images.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,32 +25,24 @@ from vgtok.evaluate.inference import label_map
 from vgtok.evaluate.protocols import ScoringRules, protocol_for, without_ignored
 from vgtok.evaluate.resampling import draws, interval, resampled_metrics
 from vgtok.study.cells import CellStore, Found, Reader, fingerprint, run_cells
-from vgtok.study.paper_accuracy import DENSE, FUSED, FUSED_GATED, GATED, SINGLE_PASS, TOP_HAT
-from vgtok.study.random_score import RandomScore
-from vgtok.study.result import CANVASES, Inputs, Read
+from vgtok.study.paper import DENSE, SINGLE_PASS
+from vgtok.study.plots import Draw
+from vgtok.study.result import CANVASES, Inputs, Read, Result, Row, paired
+from vgtok.study.tokenizers import SETTINGS
 from vgtok.tokenize.canvas import CanvasSize
-from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
+from vgtok.tokenize.tokenizer import Tokenizer
 
 RESAMPLES = 300
-RANDOM = "random"
 
 Key = TypeVar("Key")
 
-
-_SETTINGS: dict[str, dict[str, Any]] = {
-    DENSE: {"rank": 0.0},
-    SINGLE_PASS: {"rank": 0.0, "splitter": "single_pass"},
-    TOP_HAT: {"rank": 0.0},
-    GATED: {"rank": SHIPPED_RANK},
-    FUSED: {"rank": 0.0, "scorer": "fused"},
-    FUSED_GATED: {"rank": SHIPPED_RANK, "scorer": "fused"},
-    RANDOM: {"rank": 0.0, "scorer": RandomScore()},
-}
+Difference = tuple[float | None, float | None, float | None]
+"""A difference of two cells and the ends of its interval; None if one of them has no such metric."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One cell over all frames: its evaluation, resampled metrics (R,), mean share of tokens and ms an image."""
+    """One cell over all images: its evaluation, resampled metrics (R,), mean share of tokens and ms per image."""
 
     evaluation: Evaluation
     scored: Scored
@@ -61,22 +53,27 @@ class Measured:
     def __getitem__(self, metric: str) -> float | None:
         return self.evaluation.metrics[metric]
 
-    def minus(self, other: "Measured", metric: str) -> tuple[float | None, float | None, float | None]:
-        """The difference of a metric to another cell, and the ends of its paired interval."""
+    def row(self, about: Row, metrics: Iterable[str], printed: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the columns `about` and the metrics, `retained` among them, beside those the paper prints."""
+        values = {name: self.retained if name == "retained" else self[name] for name in metrics}
+        return {**about, **paired(values, printed)}
+
+    def minus(self, other: "Measured", metric: str) -> Difference:
+        """Return the difference of a metric to another cell and its paired interval."""
         own, its = self[metric], other[metric]
         if own is None or its is None:
             return None, None, None
         return own - its, *interval(self.samples[metric] - other.samples[metric])
 
     def versus(self, name: str, other: "Measured", metric: str = "AP") -> dict[str, Any]:
-        """Columns of a row: the other cell's name, the difference of a metric to it and its interval."""
+        """Return the columns of a comparison: the other cell, the difference of a metric to it and its interval."""
         difference, low, high = self.minus(other, metric)
         return {"versus": name, "difference": difference, "low": low, "high": high}
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One model on the frames of a study."""
+    """One model on the images of a study."""
 
     inputs: Inputs
     model: str
@@ -85,17 +82,17 @@ class Trial:
 
     @property
     def title(self) -> str:
-        """What the model is called in results: a folder or file by its own name, without the way to it."""
+        """The name of the model in results: of a folder or file the last part of its path."""
         return Path(self.model).name if Path(self.model).exists() else self.model
 
     @cached_property
     def protocol(self) -> ScoringRules:
-        """The data set's own rules."""
+        """The protocol of the data set."""
         return protocol_for(None, self.dataset.name, None)
 
     @property
     def head(self) -> Head:
-        """The head that predicts: the one asked for, or the model's own choice."""
+        """The head that predicts, by default the model's own."""
         return self.inputs.head or self.detector.head
 
     @property
@@ -105,30 +102,30 @@ class Trial:
 
     @property
     def canvas(self) -> CanvasSize:
-        """The canvas the paper reads the data at where it says so, else the model's own."""
+        """The canvas the paper uses for the data set, else the model's own."""
         return CANVASES.get(self.dataset.name, self.detector.canvas)
 
     @cached_property
     def truth(self) -> GroundTruth:
-        """The frames' boxes and regions."""
+        """The boxes and ignored regions of the images."""
         return ground_truth(self.dataset, self.protocol.region_roles)
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """The draws all cells share, (R, images)."""
+        """The resamples all cells share, (R, images)."""
         return draws(len(self.dataset.images), RESAMPLES)
 
     def tokenizer(self, name: str, budget: float = 1.0, **changes: Any) -> Tokenizer:
-        """The tokenizer of that name at an exact budget; at 100% every one is the dense grid, and so one cell."""
-        chosen = _SETTINGS[DENSE if budget == 1.0 else name]
+        """Return the named tokenizer at an exact budget; at 100% all of them are the dense grid, and one cell."""
+        chosen = SETTINGS[DENSE if budget == 1.0 else name]
         return Tokenizer(budget=budget, **{"canvas": self.canvas, **chosen, **changes})
 
     def single_pass(self, percentile: float, **changes: Any) -> Tokenizer:
-        """Single-pass at one of the paper's thresholds, where it keeps 1 - 0.0075 p of the tokens of any image."""
-        return Tokenizer(percentile=percentile, **{"canvas": self.canvas, **_SETTINGS[SINGLE_PASS], **changes})
+        """Return Single-pass at a percentile p, where it keeps 1 - 0.0075 p of the tokens of any image."""
+        return Tokenizer(percentile=percentile, **{"canvas": self.canvas, **SETTINGS[SINGLE_PASS], **changes})
 
     def measure(self, readers: Mapping[Key, Reader], label: str) -> dict[Key, Measured]:
-        """Run or load every cell, then score it."""
+        """Run or load every cell and score it."""
         store = CellStore(self.inputs.out, fingerprint(self.detector), self.head, self.protocol.max_detections)
         found = run_cells(
             self.model,
@@ -143,7 +140,7 @@ class Trial:
         return {key: scored[reader] for key, reader in readers.items()}
 
     def score(self, found: list[Found]) -> Measured:
-        """Score one cell, each image's findings in order."""
+        """Score the detections of one cell, one entry per image."""
         labels = label_map(self.detector.names, self.dataset.names)
         detections = gather_detections([(one.boxes, one.scores, one.labels) for one in found], labels)
         truth, kept = without_ignored(self.truth, detections, self.protocol.drops_boxes)
@@ -157,7 +154,7 @@ class Trial:
         )
 
     def notes(self) -> list[str]:
-        """What a reader of any accuracy table should know."""
+        """Return the notes below every accuracy table."""
         parameters = sum(p.numel() for p in self.detector.model.parameters()) / 1e6
         total = len(self.inputs.annotated.images)
         canvas = self.canvas if isinstance(self.canvas, str) else "x".join(map(str, self.canvas))
@@ -166,18 +163,18 @@ class Trial:
             f"{_frames(len(self.dataset.images), total)}, protocol {self.protocol.name}, "
             f"at most {self.protocol.max_detections} detections",
             "the paper's figures are of another model and training (Co-DETR with EVA-02 ViT-L): compare orderings and "
-            "differences, not heights",
-            f"low and high: the middle 95% of {RESAMPLES} paired resamples of the images; budgets are exact in every "
+            "differences, not absolute values",
+            f"low and high: 95% interval over {RESAMPLES} paired resamples of the images; budgets are exact in every "
             "image, the paper matches the mean over its split",
         ]
 
     @property
     def read(self) -> Read:
-        """What the study measured on."""
+        """The data the study read."""
         return Read(self.dataset.name, len(self.dataset.images))
 
     def also(self) -> dict[str, Any]:
-        """Fields of the JSON: which model and which frames."""
+        """Return fields of the JSON: which model and which images."""
         return {
             "model": self.title,
             "head": self.head,
@@ -186,9 +183,14 @@ class Trial:
             "max_detections": self.protocol.max_detections,
         }
 
+    def result(self, rows: Sequence[Row], notes: Iterable[str], plot: Draw, **more: Any) -> Result:
+        """Return the result of an accuracy study; `also` in `more` adds to the fields of the JSON."""
+        also = self.also() | more.pop("also", {})
+        return Result(rows, [*self.notes(), *notes], plot=plot, also=also, read=self.read, **more)
+
 
 def open_trial(inputs: Inputs, model: str | None = None) -> Trial:
-    """Load the model and choose the frames; `model` is the study's one model unless given."""
+    """Load the model, by default the one of the study, and choose the images."""
     whole = cast(AnnotatedDataset, inputs.annotated)
     name = inputs.model if model is None else model
     detector = load(name)
@@ -200,7 +202,7 @@ def open_trial(inputs: Inputs, model: str | None = None) -> Trial:
 
 
 def share_of(one: Measured, other: Measured, metric: str = "AP") -> str:
-    """How much of another cell's AP one keeps, with its interval, as a sentence has it."""
+    """Return the share of the AP of `other` that `one` keeps, with its interval, as text."""
     own, its = one[metric], other[metric]
     if own is None or not its:
         return f"no {metric} to compare"
@@ -210,16 +212,16 @@ def share_of(one: Measured, other: Measured, metric: str = "AP") -> str:
 
 
 def signed(value: float | None) -> str:
-    """A difference with its sign, as a sentence has it."""
+    """Return a difference with its sign as text."""
     return "-" if value is None else f"{value:+.2f}"
 
 
 def verdict(difference: float | None, low: float | None, high: float | None) -> str:
-    """A difference and what its interval says of its sign."""
+    """Return a difference, its interval and whether it is significant, as text."""
     if difference is None or low is None or high is None:
         return "cannot be compared"
-    sure = "above 0" if low > 0 else "below 0" if high < 0 else "not significantly different from 0"
-    return f"{difference:+.2f} [{low:+.2f}, {high:+.2f}], {sure}"
+    significant = "significant" if low > 0 or high < 0 else "not significant"
+    return f"{difference:+.2f} [{low:+.2f}, {high:+.2f}], {significant}"
 
 
 def _frames(count: int, total: int) -> str:

@@ -1,14 +1,13 @@
 """Tables A6 to A8: AP by object size at the operating point, and on AI-TOD-v2 the very-tiny band by class.
 
-Beside the two tokenizers of Table A6 stand the dense model and a random partition of the same count.
+The two tokenizers of Table A6 are measured beside the dense model and a random partition of the same count.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
-from vgtok.study.accuracy import RANDOM, Measured, Trial, open_trial, share_of, verdict
+from vgtok.study.accuracy import Measured, Trial, open_trial, share_of, verdict
 from vgtok.study.cells import Reader
-from vgtok.study.paper_accuracy import (
+from vgtok.study.paper import (
     AITOD_EFFECT,
     BANDS_EFFECT,
     DENSE,
@@ -16,22 +15,21 @@ from vgtok.study.paper_accuracy import (
     FUSED_GATED,
     GATED,
     QUADTREES,
+    RANDOM,
     TOP_HAT,
     TRAINED,
     ZERO_SHOT,
     Printed,
 )
-from vgtok.study.result import DETECTS, PALETTE, Inputs, Result, Row, Study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from vgtok.study.plots import Bars, Draw, bar_plot
+from vgtok.study.result import DETECTS, Inputs, Result, Row, Study, paper_only
 
 Point = tuple[str, float]
 _DENSE: Point = (DENSE, 1.0)
 _CONTROL = {TOP_HAT: DENSE, GATED: TOP_HAT, FUSED: TOP_HAT, FUSED_GATED: FUSED, RANDOM: GATED}
 
-VISDRONE_POINTS: tuple[Point, ...] = (_DENSE, (RANDOM, 0.40), (TOP_HAT, 0.40), (GATED, 0.40))
-AITOD_POINTS: tuple[Point, ...] = (_DENSE, *((name, budget) for budget in (0.70, 0.40, 0.20) for name in QUADTREES))
+_VISDRONE_POINTS: tuple[Point, ...] = (_DENSE, (RANDOM, 0.40), (TOP_HAT, 0.40), (GATED, 0.40))
+_AITOD_POINTS: tuple[Point, ...] = (_DENSE, *((name, budget) for budget in (0.70, 0.40, 0.20) for name in QUADTREES))
 
 _CLASSES: dict[str, tuple[int, float, float, float, float]] = {
     "vehicle": (38504, 19.39, 19.50, 19.52, 0.02),
@@ -43,31 +41,36 @@ _CLASSES: dict[str, tuple[int, float, float, float, float]] = {
     "airplane": (17, 20.34, 9.01, 19.31, 10.30),
     "wind-mill": (8, 5.46, 5.59, 4.55, -1.04),
 }
-"""Table A8: very-tiny boxes of the test split, then the very-tiny AP dense, of Top-hat and with the gate at 70%, and
-the gate effect."""
+"""Table A8: very-tiny boxes of the test split; their AP dense, of Top-hat and with the gate at 70%; the gate effect."""
 
-_BANDS = ("AP", "AP50", "APvt", "APt", "APs", "APm")
-_MISSING = "needs aitodv2"
+_MISSING: dict[str, list[Row]] = {
+    "visdrone": [{"tokenizer": name, "budget": 0.40, **TRAINED[name][0.40]} for name in (TOP_HAT, GATED)],
+    "aitodv2": [
+        {"tokenizer": name, "budget": budget}
+        | {metric: printed.get(metric) for metric in ("AP", "AP50", "APvt", "APt", "APs", "APm")}
+        for (name, budget), printed in ZERO_SHOT["aitodv2"].items()
+    ],
+}
+"""The paper's rows for each data set."""
 
 
-def run(inputs: Inputs) -> Result:
-    """Measure every band of the data set's protocol at the operating point, on AI-TOD-v2 at three budgets."""
+def bands(inputs: Inputs) -> Result:
+    """Measure every band of the protocol at the operating point, on AI-TOD-v2 at three budgets."""
     trial = open_trial(inputs)
     aitod = trial.dataset.name == "aitodv2"
     readers: dict[Point, Reader] = {
-        (name, budget): trial.tokenizer(name, budget) for name, budget in (AITOD_POINTS if aitod else VISDRONE_POINTS)
+        (name, budget): trial.tokenizer(name, budget) for name, budget in (_AITOD_POINTS if aitod else _VISDRONE_POINTS)
     }
     cells = trial.measure(readers, "bands")
     rows = [row for point in cells for row in _rows(point, cells, _printed(aitod, point), aitod)]
     if aitod:
         rows += [row for point in (_DENSE, (TOP_HAT, 0.70), (GATED, 0.70)) for row in _class_rows(point, cells)]
-    return Result(
+    return trial.result(
         rows,
-        [*trial.notes(), *_notes(trial, cells, aitod)],
-        _paper_only(aitod),
-        plot=lambda figure: _plot(figure, rows, list(trial.protocol.bands)),
-        also=trial.also() | {"paper_very_tiny_by_class": _CLASSES},
-        read=trial.read,
+        _notes(trial, cells, aitod),
+        _plot(rows, list(trial.protocol.bands)),
+        paper_only=paper_only(_MISSING, "aitodv2" if aitod else "visdrone", list),
+        also={"paper_very_tiny_by_class": _CLASSES},
     )
 
 
@@ -78,28 +81,39 @@ def _printed(aitod: bool, point: Point) -> Printed:
 
 
 def _rows(point: Point, cells: dict[Point, Measured], printed: Printed, aitod: bool) -> list[Row]:
-    cell = cells[point]
-    control = _control(point)
+    cell, control = cells[point], _control(point)
     counts = {"AP": cell.evaluation.instances, **cell.evaluation.band_boxes}
     rows: list[Row] = []
     for metric in cell.evaluation.metrics:
-        difference, low, high = (None,) * 3 if control is None else cell.minus(cells[control], metric)
-        rows.append(
-            {
-                "tokenizer": point[0],
-                "budget": point[1],
-                "band": metric,
-                "boxes": counts.get(metric),
-                "paper_points": printed.get(metric),
-                "points": cell[metric],
-                "versus": control and control[0],
-                "paper_difference": _printed_effect(aitod, point, metric),
-                "difference": difference,
-                "low": low,
-                "high": high,
-            }
-        )
+        difference = (None, None, None) if control is None else cell.minus(cells[control], metric)
+        effect = _printed_effect(aitod, point, metric)
+        measured = (counts.get(metric), cell[metric], *difference)
+        rows.append(_row(point, metric, measured, (printed.get(metric), effect), control))
     return rows
+
+
+def _row(
+    point: Point,
+    band: str,
+    measured: tuple[float | None, ...],
+    printed: tuple[float | None, float | None],
+    control: Point | None,
+) -> Row:
+    """Return a row; `measured` are boxes, points, difference, low and high, `printed` points and difference."""
+    boxes, points, difference, low, high = measured
+    return {
+        "tokenizer": point[0],
+        "budget": point[1],
+        "band": band,
+        "boxes": boxes,
+        "paper_points": printed[0],
+        "points": points,
+        "versus": control and control[0],
+        "paper_difference": printed[1],
+        "difference": difference,
+        "low": low,
+        "high": high,
+    }
 
 
 def _control(point: Point) -> Point | None:
@@ -110,7 +124,7 @@ def _control(point: Point) -> Point | None:
 
 
 def _printed_effect(aitod: bool, point: Point, metric: str) -> float | None:
-    """The gate effect as printed: a difference of two rounded cells may be off by a hundredth."""
+    """Return the printed gate effect; the difference of two rounded cells may be off by a hundredth."""
     if point[0] != GATED:
         return None
     if aitod:
@@ -119,29 +133,17 @@ def _printed_effect(aitod: bool, point: Point, metric: str) -> float | None:
 
 
 def _class_rows(point: Point, cells: dict[Point, Measured]) -> list[Row]:
-    """Table A8: the very-tiny band class by class; differences of single classes come without intervals."""
+    """Return the rows of Table A8, the very-tiny band by class; single classes have no intervals."""
     control = (TOP_HAT, point[1]) if point[0] == GATED else None
     other = {entry.name: entry.ap for entry in cells[control].evaluation.band_classes} if control else {}
     column = {DENSE: 1, TOP_HAT: 2, GATED: 3}[point[0]]
     rows: list[Row] = []
     for entry in cells[point].evaluation.band_classes:
-        printed = _CLASSES.get(entry.name)
-        against = other.get(entry.name)
-        rows.append(
-            {
-                "tokenizer": point[0],
-                "budget": point[1],
-                "band": f"APvt {entry.name}",
-                "boxes": entry.boxes,
-                "paper_points": printed and printed[column],
-                "points": entry.ap,
-                "versus": control and control[0],
-                "paper_difference": printed[4] if printed and control else None,
-                "difference": None if entry.ap is None or against is None else entry.ap - against,
-                "low": None,
-                "high": None,
-            }
-        )
+        row, against = _CLASSES.get(entry.name), other.get(entry.name)
+        difference = None if entry.ap is None or against is None else entry.ap - against
+        printed = row and row[column], row[4] if row and control else None
+        measured = (entry.boxes, entry.ap, difference, None, None)
+        rows.append(_row(point, f"APvt {entry.name}", measured, printed, control))
     return rows
 
 
@@ -152,7 +154,10 @@ def _notes(trial: Trial, cells: Mapping[Point, Measured], aitod: bool) -> list[s
     for metric in ("AP", "AP50", small):
         notes.append(f"gate effect at {budget:.0%}: {metric} {verdict(*gated.minus(control, metric))}")
     if aitod:
-        return [*notes, "Table A7 is zero-shot on the test split; the data opens its val split unless :test follows"]
+        return [
+            *notes,
+            "Table A7 is zero-shot on the test split; the data opens its val split by default, append :test",
+        ]
     over = cells[GATED, 0.40].minus(cells[RANDOM, 0.40], "AP")
     return [
         *notes,
@@ -163,34 +168,14 @@ def _notes(trial: Trial, cells: Mapping[Point, Measured], aitod: bool) -> list[s
     ]
 
 
-def _paper_only(aitod: bool) -> list[Row]:
-    """The tables of the data set that was not given."""
-    if aitod:
-        return [
-            {"tokenizer": name, "budget": 0.40, **TRAINED[name][0.40], "status": "needs visdrone"}
-            for name in (TOP_HAT, GATED)
-        ]
-    return [
-        {"tokenizer": name, "budget": budget, **{metric: printed.get(metric) for metric in _BANDS}, "status": _MISSING}
-        for (name, budget), printed in ZERO_SHOT["aitodv2"].items()
-    ]
-
-
-def _plot(figure: "Figure", rows: list[Row], bands: list[str]) -> None:
-    axes: Any = figure.subplots()
+def _plot(rows: list[Row], bands: list[str]) -> Draw:
     metrics = ["AP", "AP50", "AP75", *bands]
     budget = min(0.40, max(row["budget"] for row in rows if row["budget"] < 1))
-    chosen = [row for row in rows if row["budget"] in (1.0, budget)]
-    names = list(dict.fromkeys(row["tokenizer"] for row in chosen))
-    width = 0.8 / len(names)
-    for number, (colour, name) in enumerate(zip(PALETTE, names, strict=False)):
-        own = {row["band"]: row["points"] or 0.0 for row in chosen if row["tokenizer"] == name}
-        places = [place + (number - (len(names) - 1) / 2) * width for place in range(len(metrics))]
-        label = name if name == DENSE else f"{name}, {budget:.0%}"
-        axes.bar(places, [own[metric] for metric in metrics], width, color=colour, label=label)
-    axes.set_xticks(range(len(metrics)), metrics)
-    axes.set(ylabel="points")
-    axes.legend(fontsize=8)
+    series = {}
+    for name in dict.fromkeys(row["tokenizer"] for row in rows if row["budget"] in (1.0, budget)):
+        own = {r["band"]: r["points"] or 0.0 for r in rows if r["tokenizer"] == name and r["budget"] in (1.0, budget)}
+        series[name if name == DENSE else f"{name}, {budget:.0%}"] = [own[metric] for metric in metrics]
+    return bar_plot(metrics, Bars(series, {"xlabel": "points"}))
 
 
-STUDY = Study("bands", "Tables A6 to A8: AP by object size at the operating point", run, takes=DETECTS)
+STUDIES = (Study("bands", "Tables A6 to A8: AP by object size at the operating point", bands, takes=DETECTS),)

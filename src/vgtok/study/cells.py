@@ -1,10 +1,12 @@
-"""Detections of one model under many tokenizers, kept on disk image by image so that studies share them.
+"""Detections of one model under many tokenizers, cached on disk per image and shared by the studies.
 
-A cell is a model, a head, a way to read a frame and the code that does so; its folder is named by all four, the files
-in it by the content of each image. Frames come outermost: one is decoded, resized and scored once for all cells that
-lack it, and what is done is there after a kill.
+A cell is a model, a head, a way to read an image and the code that does so. Its folder is named by all four, the files
+in it by the content of each image. Each image is decoded, resized and scored once for all cells that lack it. Finished
+files survive a kill. The package version does not change between releases, so the code is identified by a digest of the
+syntax trees of the sources: comments and layout do not count.
 """
 
+import ast
 import hashlib
 import io
 import json
@@ -14,8 +16,10 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -27,21 +31,28 @@ from vgtok.detect.loading import load
 from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import map_with_progress
-from vgtok.study.counts import partitions
-from vgtok.study.sources import DETECTION, code_digest
+from vgtok.study.tokenizers import partitions
 from vgtok.tokenize.canvas import fit_canvas
 from vgtok.tokenize.images import read_image
 from vgtok.tokenize.tokenizer import Tokenizer
 
 FOLDER = "cells"
 
+DETECTION = ("tokenize", "encode", "detect", "study/cells.py", "study/tokenizers.py", "study/slicing.py")
+"""The code that detections depend on: from pixels to boxes, and the readers of the studies."""
+
+TRAINING = (*DETECTION[:3], "train", "evaluate", "data")
+"""The code that a training run on rendered scenes depends on."""
+
+_LIBRARIES = ("numpy", "opencv-python-headless", "pillow", "torch")
+
 
 @dataclass(frozen=True)
 class Found:
-    """What one cell found in one image.
+    """The detections of one cell in one image.
 
-    `boxes` (N, 4) float32 x0 y0 x1 y1 in the image's pixels, `scores` (N,) float32, `labels` (N,) int16 of the model's
-    classes; `retained` tokens as a share of the dense grid, `ms` of encoder and head.
+    `boxes` (N, 4) float32 x0 y0 x1 y1 in image pixels, `scores` (N,) float32, `labels` (N,) int16 of the model's
+    classes; `retained` tokens as a share of the dense grid, `ms` the time of encoder and head.
     """
 
     boxes: NDArray[np.float32]
@@ -51,15 +62,20 @@ class Found:
     ms: float
 
 
+def found(boxes: NDArray[Any], scores: NDArray[Any], labels: NDArray[Any], retained: float, ms: float) -> Found:
+    """Return detections in the types they are stored in."""
+    return Found(boxes.astype(np.float32), scores.astype(np.float32), labels.astype(np.int16), retained, ms)
+
+
 CustomReader = Callable[[Detector, Pixels, int, Head], Found]
-"""Another way to read a frame: a frozen dataclass, whose repr is its name on disk."""
+"""Another way to read an image: a frozen dataclass, identified on disk by its repr."""
 
 Reader = Tokenizer | CustomReader
 
 
 @dataclass(frozen=True)
 class CellStore:
-    """The cells of one detector under a folder; `fingerprint` stands for its weights."""
+    """The cells of one detector in a folder; `fingerprint` identifies its weights."""
 
     folder: Path
     fingerprint: str
@@ -67,24 +83,24 @@ class CellStore:
     max_detections: int
 
     def cell(self, reader: Reader) -> Path:
-        """The folder of a reader's cell."""
+        """Return the folder of the cell of a reader."""
         text = json.dumps([code_digest(DETECTION), self.fingerprint, self.head, self.max_detections, repr(reader)])
         return self.folder / FOLDER / hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def load(self, reader: Reader, image: str) -> Found | None:
-        """What the cell found in the image of that digest; None where it is not there or damaged."""
+        """Return the detections in the image with that digest, or None if they are missing or damaged."""
         try:
-            # From memory: of a damaged archive numpy would leave the file open.
+            # Read from memory: numpy leaves the file of a damaged archive open.
             data = io.BytesIO((self.cell(reader) / f"{image}.npz").read_bytes())
             with np.load(data, allow_pickle=False) as arrays:
                 retained, ms = arrays["measured"].tolist()
-                found = Found(arrays["boxes"], arrays["scores"], arrays["labels"], retained, ms)
+                read = Found(arrays["boxes"], arrays["scores"], arrays["labels"], retained, ms)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
             return None
-        return found if found.boxes.shape == (len(found.scores), 4) and len(found.labels) == len(found.scores) else None
+        return read if read.boxes.shape == (len(read.scores), 4) and len(read.labels) == len(read.scores) else None
 
     def save(self, reader: Reader, image: str, found: Found) -> None:
-        """Keep what the cell found, whole or not at all."""
+        """Write the detections, completely or not at all."""
         folder = self.cell(reader)
         if not (folder / "cell.json").is_file():
             described = {"reader": repr(reader), "head": self.head, "max_detections": self.max_detections}
@@ -102,7 +118,7 @@ class CellStore:
 
 
 def fingerprint(detector: Detector) -> str:
-    """A digest of everything a detector's answers depend on: its configuration and every weight."""
+    """Return a digest of the configuration and all weights of a detector."""
     digest = hashlib.sha256(json.dumps(detector.model.config.to_dict(), sort_keys=True).encode())
     for name, tensor in sorted(detector.model.state_dict().items()):
         digest.update(name.encode())
@@ -112,7 +128,7 @@ def fingerprint(detector: Detector) -> str:
 
 @dataclass(frozen=True)
 class FrameJob:
-    """One image and the readers that have not seen it, for a process that loads the detector of that name itself."""
+    """One image and the readers that lack it, for a process that loads the named detector itself."""
 
     model: str
     store: CellStore
@@ -131,9 +147,9 @@ def run_cells(
     workers: int,
     label: str,
 ) -> dict[Reader, list[Found]]:
-    """What every reader finds in every image, computed only where the store lacks it.
+    """Return the detections of every reader in every image; compute only those the store lacks.
 
-    On a CPU several processes of one thread each do more than one process of several threads.
+    On a CPU several processes with one thread each are faster than one process with several threads.
     """
     wanted = tuple(dict.fromkeys(readers))
     digests = [_digest(path) for path in images]
@@ -177,7 +193,7 @@ def _loaded(model: str, expected: str) -> Detector:
 def _detect(
     detector: Detector, pixels: Pixels, readers: Sequence[Reader], store: CellStore
 ) -> Iterator[tuple[Reader, Found]]:
-    """Each reader's findings in one frame; tokenizers of one canvas share it and its scores."""
+    """Yield the detections of each reader in one image; tokenizers with the same canvas share it and its scores."""
     by_canvas: dict[object, list[Tokenizer]] = {}
     for reader in readers:
         if isinstance(reader, Tokenizer):
@@ -190,21 +206,33 @@ def _detect(
             started = time.perf_counter()
             result = detector.on_canvas(pixels, canvas, tokens, max_detections=store.max_detections, head=store.head)
             taken = 1000 * (time.perf_counter() - started)
-            yield (
-                tokenizer,
-                Found(
-                    result.boxes.astype(np.float32),
-                    result.scores,
-                    result.labels.astype(np.int16),
-                    tokens.retained,
-                    taken,
-                ),
-            )
+            yield tokenizer, found(result.boxes, result.scores, result.labels, tokens.retained, taken)
 
 
 def _digest(path: Path) -> str:
-    """What an image is called in a cell: a digest of its file."""
+    """Return the name of an image within a cell: a digest of its file."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:24]
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+@cache
+def code_digest(parts: tuple[str, ...]) -> str:
+    """Return a digest of modules and packages of vgtok, named by path, and of the versions of the libraries."""
+    digest = hashlib.sha256("\n".join(f"{name} {_version(name)}" for name in _LIBRARIES).encode())
+    root = Path(str(files("vgtok")))
+    for part in parts:
+        place = root / part
+        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            tree = ast.dump(ast.parse(path.read_bytes()))
+            digest.update(f"{path.relative_to(root).as_posix()}\n{tree}\n".encode())
+    return digest.hexdigest()
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except ImportError:
+        # The library is installed under another name, like opencv-python, or without metadata.
+        return "unknown"

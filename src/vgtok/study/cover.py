@@ -1,37 +1,34 @@
-"""A study of our own: fine cover, how much of each object is read at 16 px. No detector, no training.
+"""A study of our own: fine cover, the share of each object that is read at 16 px. It needs no detector and no training.
 
-For every ground-truth box, the share of its area under 16-px tokens; the mean over boxes, all and small ones. Every 4th
-image and the rest are two halves: what is chosen on one must hold on the other.
+For every ground-truth box, the share of its area under 16-px tokens; what leaves is the mean over all and over small
+boxes. Every 4th image and the rest are two halves: what is chosen on one must hold on the other.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.parallel import map_with_progress
-from vgtok.study.counts import partitions
-from vgtok.study.paper import AUDIT_BUDGETS, INVERTED, percentile
-from vgtok.study.result import PALETTE, ImageJob, Inputs, Read, Result, Row, Study, image_jobs
-from vgtok.tokenize.geometry import CELL, CanvasPixels, nest
-from vgtok.tokenize.split import Structure
-from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
+from vgtok.study.paper import AUDIT_BUDGETS, COMPACT, GATED, INVERTED, SINGLE_PASS, TOP_HAT, percentile
+from vgtok.study.plots import Panel, line_plot, lines_by
+from vgtok.study.result import ImageJob, Inputs, Read, Result, Row, Study, image_jobs
+from vgtok.study.tokenizers import SETTINGS, RandomGate, partitions
+from vgtok.tokenize.geometry import CELL
+from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 SMALL = 48.0
-"""Side, as the square root of the area, below which a box on the 2048 canvas counts as small (32 px at source)."""
+"""Side, the square root of the area, below which a box on the 2048 px canvas counts as small (32 px at source)."""
 
 HALVES = ("every 4th image", "the other images")
 
-_NAMES = ("Single-pass", "random gate", "Top-hat", "Top-hat + gate", "Compact")
+_RANDOM_GATE = "random gate"
+_NAMES = (SINGLE_PASS, _RANDOM_GATE, TOP_HAT, GATED, COMPACT)
 
 
 def fine_cover(tokens: Tokens, boxes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Share of each (N, 4) canvas box's area that lies under 16-px tokens: (N,)."""
+    """Return the share of the area of each (N, 4) canvas box that lies under 16-px tokens: (N,)."""
     fine = (tokens.cell_sizes() == CELL).astype(np.float64)
     # Area under fine cells left of and above every cell corner; between corners it is bilinear.
     integral = np.pad(fine, ((1, 0), (1, 0))).cumsum(axis=0).cumsum(axis=1)
@@ -50,20 +47,8 @@ def fine_cover(tokens: Tokens, boxes: NDArray[np.float64]) -> NDArray[np.float64
     return np.asarray(covered / np.maximum((x1 - x0) * (y1 - y0), 1e-12))
 
 
-@dataclass(frozen=True)
-class RandomGate:
-    """The gate's control: a statistic drawn at random, as max-pooled as the real one, so counts stay the same."""
-
-    seed: int
-
-    def __call__(self, frame: CanvasPixels) -> Structure:
-        """A random value per cell, pooled to nodes."""
-        cells = np.random.default_rng(self.seed).random(frame.extent.grid_shape(CELL), dtype=np.float32)
-        return Structure(*nest(cells)[1:])
-
-
-def run(inputs: Inputs) -> Result:
-    """Fine cover of the paper's tokenizers, a random gate and the compact score at matched 70, 40 and 20%."""
+def cover(inputs: Inputs) -> Result:
+    """Measure the paper's tokenizers, a random gate and the compact score at matched 70, 40 and 20%."""
     inputs.printed_for(INVERTED)
     jobs = [job for job in image_jobs(inputs) if len(job.boxes)]
     measured = list(map_with_progress(_image_cover, jobs, workers=inputs.workers, label="fine cover"))
@@ -73,7 +58,7 @@ def run(inputs: Inputs) -> Result:
         sides = np.concatenate([image["side"] for image in chosen])
         for mode, tokenizer, budget in _settings():
             key = f"{mode} {tokenizer} {budget}"
-            cover = np.concatenate([image[key] for image in chosen])
+            shares = np.concatenate([image[key] for image in chosen])
             rows.append(
                 {
                     "half": label,
@@ -81,8 +66,8 @@ def run(inputs: Inputs) -> Result:
                     "tokenizer": tokenizer,
                     "budget": budget,
                     "retained": float(np.mean([image[f"{key} retained"] for image in chosen])),
-                    "all": float(cover.mean()),
-                    "small": float(cover[sides < SMALL].mean()),
+                    "all": float(shares.mean()),
+                    "small": float(shares[sides < SMALL].mean()),
                 }
             )
     notes = [
@@ -90,7 +75,12 @@ def run(inputs: Inputs) -> Result:
         "percentile: the paper's thresholds, for Compact the shipped table's; exact: the same count for every image",
         *(_ordering(rows, label) for label in HALVES),
     ]
-    return Result(rows, notes, plot=lambda figure: _plot(figure, rows), read=Read(inputs.data.name, len(jobs)))
+    panels = []
+    for label in HALVES:
+        own = [row for row in rows if (row["half"], row["mode"]) == (label, "percentile")]
+        axes = {"xlabel": "share of the dense grid", "ylabel": "fine cover of small objects", "title": label}
+        panels.append(Panel(lines_by(own, "tokenizer", _NAMES, "retained", "small"), axes))
+    return Result(rows, notes, plot=line_plot(*panels, sharey=True), read=Read(inputs.data.name, len(jobs)))
 
 
 def _settings() -> list[tuple[str, str, float]]:
@@ -99,29 +89,26 @@ def _settings() -> list[tuple[str, str, float]]:
         for mode in ("percentile", "exact")
         for budget in AUDIT_BUDGETS
         for name in _NAMES
-        if not (name == "Single-pass" and budget < 0.25)
+        if not (name == SINGLE_PASS and budget < 0.25)
     ]
 
 
 def _tokenizer(mode: str, name: str, budget: float, job: ImageJob) -> Tokenizer:
-    rank = 0.0 if name in ("Top-hat", "Compact") else SHIPPED_RANK
-    settings: dict[str, Any] = {"rank": rank, "canvas": job.canvas}
-    if name == "Compact":
-        settings["scorer"] = "compact"
-    if name == "Single-pass":
-        settings["splitter"] = "single_pass"
-    if name == "random gate":
+    settings = {**SETTINGS[GATED if name == _RANDOM_GATE else name], "canvas": job.canvas}
+    if name == _RANDOM_GATE:
         settings["gate"] = RandomGate(job.index)
     if mode == "exact":
         return Tokenizer(budget=budget, **settings)
-    if name == "Compact":
+    if name == COMPACT:
         return Tokenizer.calibrated("visdrone", budget, **settings)
-    threshold = (1 - budget) / 0.0075 if name == "Single-pass" else percentile(job.data, rank, budget)
-    return Tokenizer(percentile=threshold, **settings)
+    single = name == SINGLE_PASS
+    return Tokenizer(
+        percentile=(1 - budget) / 0.0075 if single else percentile(job.data, settings["rank"], budget), **settings
+    )
 
 
 def _image_cover(job: ImageJob) -> dict[str, Any]:
-    """Fine cover of one image's boxes under every setting, and each box's side on the canvas."""
+    """Return the fine cover of the boxes of one image under every setting, and the side of each box on the canvas."""
     canvas = Tokenizer(budget=1.0, canvas=job.canvas).to_canvas(job.path)
     boxes = canvas.from_source(job.boxes)
     result: dict[str, Any] = {"side": np.sqrt((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]))}
@@ -142,14 +129,4 @@ def _ordering(rows: list[Row], half: str) -> str:
     return f"{half}, 40%: {ordered}"
 
 
-def _plot(figure: "Figure", rows: list[Row]) -> None:
-    for axes, half in zip(figure.subplots(1, 2, sharey=True), HALVES, strict=True):
-        for colour, name in zip(PALETTE, _NAMES, strict=False):
-            chosen = [r for r in rows if (r["half"], r["mode"], r["tokenizer"]) == (half, "percentile", name)]
-            axes.plot([r["retained"] for r in chosen], [r["small"] for r in chosen], "o-", color=colour, label=name)
-        axes.set(xlabel="share of the dense grid", title=half)
-    figure.axes[0].set_ylabel("fine cover of small objects")
-    figure.axes[0].legend()
-
-
-STUDY = Study("cover", "Fine cover: share of each object read at 16 px", run)
+STUDIES = (Study("cover", "Fine cover: share of each object read at 16 px", cover),)

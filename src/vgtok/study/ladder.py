@@ -1,94 +1,90 @@
-"""Table A3 and Section C: one checkpoint under every tokenizer from 100% of the tokens to 20%, and a random floor."""
+"""Budget ladders of one checkpoint: Table A3 and Section C, and Fig. 3, accuracy against the share of tokens.
+
+Every tokenizer is measured from 100% of the tokens to 20%, with a random partition as the baseline; each point is
+compared with its control at the same budget and with what the paper prints of it.
+"""
 
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from vgtok.study.accuracy import RANDOM, Measured, Trial, open_trial, share_of, signed, verdict
-from vgtok.study.affine import RUNGS
+from vgtok.study.accuracy import Measured, Trial, open_trial, share_of, signed, verdict
+from vgtok.study.budgets import PERCENTILES
 from vgtok.study.cells import Reader
-from vgtok.study.paper import BUDGETS
-from vgtok.study.paper_accuracy import (
+from vgtok.study.paper import (
+    BUDGETS,
     DENSE,
     FUSED,
     FUSED_GATED,
     GATED,
     QUADTREES,
+    RANDOM,
     SINGLE_PASS,
     SINGLE_PASS_RUNGS,
     TOP_HAT,
+    TRAINED,
     ZERO_SHOT_EFFECT,
     Printed,
     zero_shot,
 )
-from vgtok.study.result import DETECTS, PALETTE, Inputs, Result, Row, Study
+from vgtok.study.plots import Line, Panel, draw_line, line_plot
+from vgtok.study.result import DETECTS, Inputs, Result, Row, Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Point = tuple[str, float]
-"""A tokenizer and its share of the tokens; of Single-pass its threshold."""
+"""A tokenizer and its budget; of Single-pass its percentile."""
 
-DENSE_POINT: Point = (DENSE, 1.0)
+_DENSE_POINT: Point = (DENSE, 1.0)
 _CONTROL = {GATED: TOP_HAT, FUSED: TOP_HAT, FUSED_GATED: FUSED, RANDOM: GATED}
-"""What a tokenizer is compared with at its own budget; Top-hat with Single-pass where both have one."""
+"""The control of a tokenizer at its own budget; of Top-hat it is Single-pass where both have the budget."""
 
 _SHARED = {0.70: 40, 0.40: 80}
-"""Budgets Single-pass reaches at one of the twelve thresholds."""
+"""Budgets that Single-pass reaches at one of its percentiles."""
 
 
-def ladder(trial: Trial) -> dict[Point, Reader]:
-    """Every point of the ladder."""
-    readers: dict[Point, Reader] = {DENSE_POINT: trial.tokenizer(DENSE)}
-    readers |= {(SINGLE_PASS, float(rung)): trial.single_pass(rung) for rung in RUNGS}
-    for name in (*QUADTREES, RANDOM):
-        readers |= {(name, budget): trial.tokenizer(name, budget) for budget in BUDGETS}
-    return readers
-
-
-def run(inputs: Inputs) -> Result:
-    """Measure every point and set each beside its control at the same budget."""
+def ladder(inputs: Inputs) -> Result:
+    """Measure every point and compare each with its control at the same budget."""
     trial = open_trial(inputs)
-    cells = trial.measure(ladder(trial), "ladder")
+    small = trial.small
+    cells = trial.measure(_readers(trial, (*QUADTREES, RANDOM)), "ladder")
     rows = [_row(trial, point, cells) for point in cells]
-    notes = [*trial.notes(), *_orderings(trial, cells)]
-    small = {
-        "small_band": [
-            {
-                "tokenizer": point[0],
-                "at": point[1],
-                **cell.versus(_control(point)[0], cells[_control(point)], trial.small),
-            }
-            for point, cell in cells.items()
-        ]
-    }
-    return Result(
-        rows, notes, plot=lambda figure: _plot(figure, rows, trial.small), also=trial.also() | small, read=trial.read
-    )
+    in_small_band = [
+        {"tokenizer": point[0], "at": point[1], **cell.versus(_control(point)[0], cells[_control(point)], small)}
+        for point, cell in cells.items()
+    ]
+    panels = []
+    for metric in ("AP", small):
+        lines = []
+        for number, name in enumerate((SINGLE_PASS, *QUADTREES, RANDOM)):
+            own = [rows[0], *(row for row in rows if row["tokenizer"] == name)]
+            style = "o--" if name == RANDOM else "o-"
+            shares, values = [row["retained"] for row in own], [row[metric] for row in own]
+            lines.append(Line(shares, values, name, number, style, looks={"markersize": 3.5}))
+        panels.append(Panel(lines, {"xlabel": "share of the dense grid", "ylabel": metric, "ylim": (0, None)}))
+    return trial.result(rows, _orderings(trial, cells), line_plot(*panels), also={"small_band": in_small_band})
+
+
+def _readers(trial: Trial, names: tuple[str, ...]) -> dict[Point, Reader]:
+    """Return the dense point, Single-pass at its percentiles, and the other tokenizers at the five budgets."""
+    readers: dict[Point, Reader] = {_DENSE_POINT: trial.tokenizer(DENSE)}
+    readers |= {(SINGLE_PASS, float(p)): trial.single_pass(p) for p in PERCENTILES}
+    return readers | {(name, budget): trial.tokenizer(name, budget) for name in names for budget in BUDGETS}
 
 
 def _row(trial: Trial, point: Point, cells: dict[Point, Measured]) -> Row:
     name, at = point
-    cell, small = cells[point], trial.small
-    printed = paper(trial.dataset.name, point)
+    about = {"tokenizer": name, "setting": f"p {at:g}" if name == SINGLE_PASS else f"{at:.0%}"}
+    metrics = ("retained", "AP", "AP50", trial.small)
+    printed = _paper(trial.dataset.name, point)
     control = _control(point)
-    return {
-        "tokenizer": name,
-        "setting": f"p {at:g}" if name == SINGLE_PASS else f"{at:.0%}",
-        "paper_retained": printed.get("retained"),
-        "retained": cell.retained,
-        "paper_AP": printed.get("AP"),
-        "AP": cell["AP"],
-        "paper_AP50": printed.get("AP50"),
-        "AP50": cell["AP50"],
-        f"paper_{small}": printed.get(small),
-        small: cell[small],
-        **cell.versus(control[0], cells[control]),
-    }
+    row = cells[point].row(about, metrics, {metric: printed.get(metric) for metric in metrics})
+    return row | cells[point].versus(control[0], cells[control])
 
 
-def paper(data: str, point: Point) -> Printed:
-    """What the paper prints of a point of the ladder."""
+def _paper(data: str, point: Point) -> Printed:
+    """Return what the paper prints of a point."""
     name, at = point
     if name == SINGLE_PASS:
         return {} if data == "aitodv2" else SINGLE_PASS_RUNGS.get(at, {})
@@ -99,12 +95,12 @@ def _control(point: Point) -> Point:
     name, at = point
     if name in _CONTROL:
         return _CONTROL[name], at
-    return (SINGLE_PASS, float(_SHARED[at])) if name == TOP_HAT and at in _SHARED else DENSE_POINT
+    return (SINGLE_PASS, float(_SHARED[at])) if name == TOP_HAT and at in _SHARED else _DENSE_POINT
 
 
 def _orderings(trial: Trial, cells: dict[Point, Measured]) -> Iterator[str]:
-    """What the paper claims of the ladder, as measured."""
-    dense, small = cells[DENSE_POINT], trial.small
+    """Yield what the paper claims of the ladder, as measured."""
+    dense, small = cells[_DENSE_POINT], trial.small
     for budget, rung in _SHARED.items():
         one, other = cells[TOP_HAT, budget], cells[SINGLE_PASS, float(rung)]
         claim = ", +7.90 in the paper" if budget == 0.40 else ""
@@ -137,18 +133,90 @@ def _points(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def _plot(figure: "Figure", rows: list[Row], small: str) -> None:
-    """AP and the small band against the share of tokens, a line per tokenizer from the dense point down."""
-    panels: Any = figure.subplots(1, 2)
-    dense = rows[0]
-    for axes, metric in zip(panels, ("AP", small), strict=True):
-        for colour, name in zip(PALETTE, (SINGLE_PASS, *QUADTREES, RANDOM), strict=False):
-            own = [dense, *(row for row in rows if row["tokenizer"] == name)]
-            style = "o--" if name == RANDOM else "o-"
-            values = [row[metric] for row in own]
-            axes.plot([row["retained"] for row in own], values, style, color=colour, markersize=3.5, label=name)
-        axes.set(xlabel="share of the dense grid", ylabel=metric, ylim=(0, None))
-    panels[0].legend(fontsize=7)
+_DRAWN = (GATED, TOP_HAT, SINGLE_PASS)
+_PUBLISHED = {"EVORL": {"AP": 42.2}, "Dome-DETR-L": {"AP": 40.5}, "YOLC + MS": {"APS": 32.9}}
+"""The dotted bars of the figure."""
+
+_TRAINED_DENSE = {"AP": 48.14, "APS": 39.53}
+"""The dense model finetuned with the recipe of the trained cells (Section 4.2)."""
 
 
-STUDY = Study("ladder", "Table A3 and Sec. C: budget ladders of one checkpoint", run, takes=DETECTS)
+def pareto(inputs: Inputs) -> Result:
+    """Measure the three tokenizers of the figure along their budgets, beside the trained, zero-shot and published."""
+    trial = open_trial(inputs)
+    cells = trial.measure(_readers(trial, (TOP_HAT, GATED)), "pareto")
+    rows = _paper_rows()
+    rows += [
+        _point("measured", name, cell.retained, cell["AP"], cell.evaluation.metrics.get("APS"))
+        for (name, _), cell in cells.items()
+    ]
+    notes = [
+        *_crossings(trial, rows),
+        "trained: finetuned at each budget, means of three seeds; zero-shot: the paper's dense checkpoint; measured: "
+        f"one checkpoint, {trial.title}, at every budget",
+    ]
+    return trial.result(rows, notes, lambda figure: _plot(figure, rows))
+
+
+def _point(kind: str, name: str, retained: float | None, ap: float | None, aps: float | None) -> Row:
+    return {"kind": kind, "name": name, "retained": retained, "AP": ap, "APS": aps}
+
+
+def _paper_rows() -> list[Row]:
+    rows = [_point("published", name, None, bar.get("AP"), bar.get("APS")) for name, bar in _PUBLISHED.items()]
+    rows.append(_point("trained", DENSE, 1.0, _TRAINED_DENSE["AP"], _TRAINED_DENSE["APS"]))
+    for name in _DRAWN:
+        rows += [_point("trained", name, budget, cell["AP"], cell["APS"]) for budget, cell in TRAINED[name].items()]
+    points: list[Point] = [_DENSE_POINT, *((name, budget) for name in (GATED, TOP_HAT) for budget in BUDGETS)]
+    points += [(SINGLE_PASS, float(p)) for p in PERCENTILES]
+    for name, at in points:
+        printed = _paper("visdrone", (name, at))
+        if "AP" in printed:
+            rows.append(_point("zero-shot", name, printed.get("retained", at), printed["AP"], printed.get("APS")))
+    return rows
+
+
+def _crossings(trial: Trial, rows: list[Row]) -> list[str]:
+    """Return the lowest share of tokens at which the measured model passes each published bar."""
+    notes = []
+    for name, bar in _PUBLISHED.items():
+        for metric, value in bar.items():
+            own = [row for row in rows if row["kind"] == "measured" and row["name"] in (GATED, DENSE)]
+            above = [row["retained"] for row in own if (row[metric] or 0.0) >= value]
+            reach = f"passed from {min(above):.0%} of tokens" if above else "not reached"
+            notes.append(f"{trial.title} and {name}'s {value} {metric}: {reach}; the paper's model passes it from 40%")
+    return notes
+
+
+def _plot(figure: "Figure", rows: list[Row]) -> None:
+    """Draw AP and APS above, and their share of the own dense model below."""
+    figure.set_size_inches(7.6, 6.4)
+    panels: Any = figure.subplots(2, 2, sharex=True)
+    styles = {"trained": "o-", "zero-shot": "o--", "measured": "s-"}
+    for column, metric in enumerate(("AP", "APS")):
+        for kind, style in styles.items():
+            dense = next(row for row in rows if row["kind"] == kind and row["name"] == DENSE)
+            for number, name in enumerate(_DRAWN):
+                own = [row for row in rows if row["kind"] == kind and row["name"] == name and row[metric] is not None]
+                line = sorted([dense, *own], key=lambda row: float(row["retained"]))
+                along, values = [row["retained"] for row in line], [row[metric] for row in line]
+                looks = {"markersize": 3.5, "linewidth": 1.8 if kind == "measured" else 1.0}
+                looks |= {"alpha": 1.0 if kind == "measured" else 0.55}
+                draw_line(panels[0, column], Line(along, values, f"{name}, {kind}", number, style, looks=looks))
+                if dense[metric]:
+                    shares = [value / dense[metric] for value in values]
+                    draw_line(panels[1, column], Line(along, shares, None, number, style, looks=looks))
+        bars = [row for row in rows if row["kind"] == "published" and row[metric] is not None]
+        for row, side in zip(bars, ("bottom", "top"), strict=False):
+            panels[0, column].axhline(row[metric], color="0.35", linestyle=":", linewidth=1)
+            panels[0, column].annotate(row["name"], (0.2, row[metric]), fontsize=6, va=side)
+        panels[0, column].set(ylabel=metric, ylim=(0, None))
+        panels[1, column].set(xlabel="share of the dense grid", ylabel=f"share of own dense {metric}", ylim=(0, 1.05))
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=6.5, ncols=3, loc="outside upper center")
+
+
+STUDIES = (
+    Study("ladder", "Table A3 and Sec. C: budget ladders of one checkpoint", ladder, takes=DETECTS),
+    Study("pareto", "Fig. 3: operating range, trained, zero-shot and published", pareto, takes=DETECTS),
+)

@@ -1,57 +1,49 @@
-"""The coverage map: every table and figure of the paper, the study that makes it, and what that study needs.
+"""Every table and figure of the paper with the study that reproduces it and what the study needs, and what is here.
 
-Studies load on first use.
+A name enters, a study or a data set leaves. Studies are imported on first use. VGTOK_VISDRONE and VGTOK_AITODV2 name
+folders of data, VGTOK_WEIGHTS a folder of starting checkpoints; each counts as present only if it can be opened.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
+from vgtok.data.dataset import Dataset, open_dataset
 from vgtok.errors import InputError
 from vgtok.files import read_json
-from vgtok.study.environment import data_problem, weights_problem
 from vgtok.study.result import DEIT_WEIGHTS, RENDERED, Study
 
-STUDIES = {
-    "inversion": "vgtok.study.inversion",
-    "budget-audit": "vgtok.study.budget_audit",
-    "affine": "vgtok.study.affine",
-    "exact": "vgtok.study.exact",
-    "auroc": "vgtok.study.auroc",
-    "cover": "vgtok.study.cover",
-    "coarsened": "vgtok.study.coarsened",
-    "monotone": "vgtok.study.monotone",
-    "compute": "vgtok.study.compute",
-    "fidelity": "vgtok.study.fidelity",
-    "seeds": "vgtok.study.seeds",
-    "teaser": "vgtok.study.teaser",
-    "method": "vgtok.study.method",
-    "overfit": "vgtok.study.overfit",
-    "ladder": "vgtok.study.ladder",
-    "rank": "vgtok.study.rank",
-    "resolution": "vgtok.study.resolution",
-    "scorers": "vgtok.study.scorers",
-    "bands": "vgtok.study.bands",
-    "dense-epochs": "vgtok.study.dense_epochs",
-    "pareto": "vgtok.study.pareto",
-    "published": "vgtok.study.published",
-    "slicing": "vgtok.study.slicing",
-    "grid": "vgtok.study.grid",
+_STUDIES = {
+    "budgets": ("inversion", "budget-audit", "affine", "exact", "monotone"),
+    "gates": ("auroc", "coarsened"),
+    "cover": ("cover",),
+    "encoder": ("compute", "fidelity"),
+    "figures": ("teaser", "method"),
+    "training": ("dense-epochs", "overfit"),
+    "ladder": ("ladder", "pareto"),
+    "scorers": ("scorers", "rank"),
+    "resolution": ("resolution", "published"),
+    "bands": ("bands",),
+    "slicing": ("slicing",),
+    "grid": ("grid", "seeds"),
 }
-
+STUDIES = {name: f"vgtok.study.{module}" for module, names in _STUDIES.items() for name in names}
+"""The module of every study; its STUDIES hold it under that name."""
 
 Compares = Literal["same model", "other model", "other data", "paper only", "-"]
-"""What stands beside the paper's figures: the paper's own model or tokenizer, another model, another model on other
-data, or nothing but figures the paper prints. Studies of our own compare with no table."""
+"""What is compared with the paper's figures: the same model or tokenizer, another model, another model on other data,
+or nothing. Studies of our own compare with no table."""
 
 
 @dataclass(frozen=True)
 class Entry:
     """One table or figure: its label in the paper, what it shows, its study, and the data and model it needs.
 
-    Of `data` one set is enough. `weights` is a file in the folder VGTOK_WEIGHTS names.
+    One data set of `data` is enough. `weights` is a file in the folder that VGTOK_WEIGHTS names.
     """
 
     label: str
@@ -65,11 +57,11 @@ class Entry:
 
     @property
     def command(self) -> str:
-        """What makes it; a table of AI-TOD-v2 alone has to say so, as VisDrone comes first."""
+        """The command that runs it; tables of AI-TOD-v2 alone name it, as VisDrone is the default."""
         return f"vgtok study {self.study}" + (" --data aitodv2" if self.data == _AITOD else "")
 
     def needs(self) -> tuple[str, ...]:
-        """What it lacks here, by name; nothing where it can run."""
+        """Return the names of what is missing here, empty if it can run."""
         lacking: list[str] = []
         if self.data and not self.data_optional and not any(map(data_present, self.data)):
             lacking.append(self.data[0])
@@ -78,7 +70,7 @@ class Entry:
         return tuple(lacking)
 
     def compared(self) -> Compares:
-        """What stands beside the paper's figures here: of AI-TOD-v2 without its data nothing does."""
+        """Return what is compared with the paper here: nothing for AI-TOD-v2 without its data."""
         return "paper only" if self.data == _AITOD and self.needs() else self.compares
 
 
@@ -121,33 +113,93 @@ ENTRIES: Sequence[Entry] = (
     Entry("ours", "Whole frames against slicing", "slicing", "-", _ONE, _DETECTOR),
     Entry("ours", "The tiny detector learns eight scenes by heart", "overfit", "-", _DRAWN, _DETECTOR),
 )
-"""All 18 tables and 4 figures of the paper, then what its prose claims, then studies of our own."""
+"""All 18 tables and 4 figures of the paper, then claims of its text, then studies of our own."""
 
 
 def load_study(name: str) -> Study:
-    """The study of that name, refused with the names there are."""
+    """Return the study of that name; raise InputError with the known names if there is none."""
     if name not in STUDIES:
         raise InputError(f"study '{name}': no such study; there are {', '.join(STUDIES)}")
-    study = import_module(STUDIES[name]).STUDY
-    assert isinstance(study, Study)
+    study: Study = next(study for study in import_module(STUDIES[name]).STUDIES if study.name == name)
     return study
 
 
 def data_kinds(study: str) -> tuple[str, ...]:
-    """The data sets a study is made for, in the order they are looked for."""
+    """Return the data sets a study is made for, in the order of preference."""
     named = (name for entry in ENTRIES if entry.study == study for name in entry.data)
     return tuple(dict.fromkeys(name for name in named if name != RENDERED))
 
 
 def data_present(name: str) -> bool:
-    """Whether data of that name can be read here: scenes are rendered, a data set is opened to see."""
+    """Return whether data of that name can be read here: scenes are rendered, a data set is opened."""
     return name == RENDERED or data_problem(name) is None
 
 
 def last_run(study: str, results: Path) -> str | None:
-    """The day the study was last written to a results folder, as its own file says."""
+    """Return the day the study was last run, as its file in the results folder says, or None."""
     try:
         document = read_json(results / f"{study}.json")
     except InputError:
         return None
     return str(document["ran_at"])[:10] if isinstance(document, dict) and "ran_at" in document else None
+
+
+DATA = ("visdrone", "aitodv2")
+
+
+def variable(name: str) -> str:
+    """Return the environment variable that names the folder of a data set."""
+    return f"VGTOK_{name.upper()}"
+
+
+def named_dataset(data: str | None, kinds: tuple[str, ...]) -> Dataset | None:
+    """Return the data set of `--data`; without it the first of `kinds` the environment names, or None.
+
+    A bare 'visdrone' or 'aitodv2' is the one the environment names.
+    """
+    if data is None:
+        present = next((kind for kind in kinds if os.environ.get(variable(kind))), None)
+        return None if present is None else _from_environment(present)
+    if data in DATA and not Path(data).exists():
+        return _from_environment(data)
+    return open_dataset(data)
+
+
+@cache
+def data_problem(name: str) -> str | None:
+    """Return why the data set cannot be read by name alone, None if it can."""
+    try:
+        _from_environment(name)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def weights_problem(name: str) -> str | None:
+    """Return why the checkpoint file of that name cannot be read, None if it can."""
+    try:
+        weights_file(name)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def weights_file(name: str) -> Path:
+    """Return a checkpoint file in the folder that VGTOK_WEIGHTS names."""
+    folder = os.environ.get("VGTOK_WEIGHTS")
+    if not folder:
+        raise InputError(f"VGTOK_WEIGHTS: names no folder; set it to one that holds {name}")
+    path = Path(folder) / name
+    if not path.is_file():
+        raise InputError(f"VGTOK_WEIGHTS: {folder} does not hold {name}")
+    return path
+
+
+def _from_environment(name: str) -> Dataset:
+    folder = os.environ.get(variable(name))
+    if not folder:
+        raise InputError(f"--data: '{name}' has no folder; write {name}:DIR or set {variable(name)}")
+    try:
+        return open_dataset(f"{name}:{folder}")
+    except InputError as error:
+        raise InputError(f"{variable(name)}: {error}") from None

@@ -1,23 +1,26 @@
-"""What a study is, what it is given and what it returns."""
+"""What a study is, what it is given and what it returns, and the rows all of them are made of.
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+`Inputs` enter a study, a `Result` leaves it: rows of one table, measured values beside the paper's.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from vgtok.data.dataset import Dataset
 from vgtok.defaults import DEFAULT_CANVAS, DEFAULT_MODEL
 from vgtok.errors import InputError
-from vgtok.show.plot import PALETTE as PALETTE
 from vgtok.tokenize.canvas import CanvasSize
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = Mapping[str, Any]
+Table = TypeVar("Table")
 
 CANVASES: dict[str, CanvasSize] = {"aitodv2": (2048, 2048)}
-"""The canvas the paper reads a data set at, where it is not the default."""
+"""The canvas the paper uses for a data set, if it is not the default."""
 
 DEIT_WEIGHTS = "deit_tiny_patch16_224.safetensors"
 """The ImageNet checkpoint whose packed features are compared with its dense ones."""
@@ -25,10 +28,10 @@ DEIT_WEIGHTS = "deit_tiny_patch16_224.safetensors"
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a study runs on: an opened data set, how many processes, for pictures a frame of choice.
+    """What a study runs on: a data set, a number of processes and, for the figures, the image to show (`frame`).
 
-    `out` is the folder results go to, where a long study also keeps what it needs to go on after a stop. Studies of
-    accuracy run `models` by `head`, or the one each prefers, on at most `limit` images, evenly spread.
+    Results are written to `out`, where long studies also keep what they need to resume. Accuracy studies run `models`
+    with `head` (default: each model's own) on at most `limit` evenly spread images.
     """
 
     dataset: Dataset | None
@@ -41,49 +44,49 @@ class Inputs:
 
     @property
     def model(self) -> str:
-        """The one model a study runs: the shipped one unless another is named."""
+        """The one model of the study, by default the shipped one; raise InputError if several were named."""
         if len(self.models) > 1:
             raise InputError(f"--model: this study runs one model, not {len(self.models)}")
         return self.models[0] if self.models else DEFAULT_MODEL
 
     @property
     def data(self) -> Dataset:
-        """The data set, refused where none was given."""
+        """The data set; raise InputError if there is none."""
         if self.dataset is None:
             raise InputError("--data: this study needs a data set, e.g. --data visdrone:DIR")
         return self.dataset
 
     @property
     def annotated(self) -> Dataset:
-        """The data set, refused where it has no boxes."""
+        """The data set; raise InputError if it has no boxes."""
         if not self.data.names:
             raise InputError("--data: this study needs annotated images, e.g. --data visdrone:DIR")
         return self.data
 
     def printed_for(self, tables: Collection[str]) -> str:
-        """The name of the data set, refused where the paper prints no such table for it."""
+        """Return the name of the data set; raise InputError if the paper prints no such table for it."""
         name = self.annotated.name
         if name not in tables:
             raise InputError(f"--data: the paper prints this table for {' and '.join(tables)}, not for '{name}'")
         return name
 
     def read_all(self) -> "Read":
-        """What a study of every image of the data set read."""
+        """Describe a study that read every image of the data set."""
         return Read(self.data.name, len(self.data.images))
 
     @property
     def canvas(self) -> CanvasSize:
-        """The canvas the paper reads this data set at."""
+        """The canvas the paper uses for this data set."""
         return CANVASES.get(self.data.name, DEFAULT_CANVAS)
 
 
 RENDERED = "rendered scenes"
-"""What results call the frames this package draws itself."""
+"""The name of rendered images in results."""
 
 
 @dataclass(frozen=True)
 class Read:
-    """What a study measured on: the name of the data and how many of its images were read."""
+    """What a study measured on: the name of the data and the number of images read."""
 
     data: str
     images: int
@@ -91,11 +94,11 @@ class Read:
 
 @dataclass(frozen=True)
 class Result:
-    """Rows of one table, paper beside measured.
+    """Rows of one table, measured values beside the paper's.
 
-    `read` is what they were measured on, None where no image was read. `paper_only` holds rows for data that was not
-    given, with what it needs; `notes` are sentences a reader of the table should have; `plot` draws it; `pictures` are
-    named RGB images instead of a plot; `also` adds fields to the JSON.
+    `read` is what they were measured on, None if no image was read. `paper_only` holds rows for data that was not
+    given, with what they need. `notes` are printed below the table. `plot` draws it, or `pictures` are named RGB images
+    instead of a plot. `also` adds fields to the JSON.
     """
 
     rows: Sequence[Row]
@@ -110,12 +113,12 @@ class Result:
 Option = Literal["data", "frame", "model", "limit", "head"]
 
 DETECTS: tuple[Option, ...] = ("data", "model", "limit", "head")
-"""What a study that runs a detector over a data set takes."""
+"""The options of a study that runs a detector over a data set."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """A command of `vgtok study`; `takes` names the options it heeds, any other is refused."""
+    """A command of `vgtok study`; `takes` names its options, others are refused."""
 
     name: str
     title: str
@@ -125,7 +128,7 @@ class Study:
 
 @dataclass(frozen=True)
 class ImageJob:
-    """One image of a study: its data set and place in it, its file and its boxes (N, 4) in its own pixels."""
+    """One image of a study: its data set, index and file, and its boxes (N, 4) in image pixels."""
 
     data: str
     index: int
@@ -135,7 +138,7 @@ class ImageJob:
 
 
 def image_jobs(inputs: Inputs, count: int | None = None) -> list[ImageJob]:
-    """A job per image, the first `count` in sorted file order, with boxes where the data set has them."""
+    """Return a job for each of the first `count` images in file order, with boxes if the data set has them."""
     dataset = inputs.data
     chosen = range(len(dataset.images) if count is None else min(count, len(dataset.images)))
     return [
@@ -147,4 +150,23 @@ def image_jobs(inputs: Inputs, count: int | None = None) -> list[ImageJob]:
             inputs.canvas,
         )
         for i in chosen
+    ]
+
+
+def paired(measured: Mapping[str, Any], printed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of `measured`, each after its `paper_` twin where `printed` has the name."""
+    row: dict[str, Any] = {}
+    for name, value in measured.items():
+        if name in printed:
+            row[f"paper_{name}"] = printed[name]
+        row[name] = value
+    return row
+
+
+def paper_only(
+    tables: Mapping[str, Table], measured: str, rows: Callable[[Table], Iterable[Mapping[str, Any]]]
+) -> list[Row]:
+    """Return the paper's rows for every data set but the measured one, each with the data it needs as its status."""
+    return [
+        {**row, "status": f"needs {name}"} for name, table in tables.items() if name != measured for row in rows(table)
     ]

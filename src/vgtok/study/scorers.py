@@ -1,18 +1,21 @@
-"""Table A2: eight pixel scores at 70% of the tokens under Single-pass."""
+"""Choices within the tokenizer: Table A2, eight pixel scores, and Table A9, the rank of the gate.
 
-from typing import TYPE_CHECKING, Any
+Both run one checkpoint at matched budgets and compare each choice with the shipped one.
+"""
 
-from vgtok.study.accuracy import Measured, Trial, open_trial
+from typing import Any
+
+from vgtok.study.accuracy import Measured, Trial, open_trial, verdict
 from vgtok.study.cells import Reader
-from vgtok.study.result import DETECTS, PALETTE, Inputs, Result, Row, Study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from vgtok.study.paper import GATED
+from vgtok.study.plots import Bars, Line, Panel, bar_plot, line_plot
+from vgtok.study.result import DETECTS, Inputs, Result, Row, Study
+from vgtok.tokenize.tokenizer import SHIPPED_RANK
 
 _PERCENTILE = 40.0
 _SHIPPED = "tophat"
 
-_PAPER: dict[str, tuple[float | None, float, float, float]] = {
+_SCORERS: dict[str, tuple[float | None, float, float, float]] = {
     "lambda_min": (47.65, 73.67, 50.91, 38.97),
     "tophat": (47.58, 73.50, 50.69, 38.85),
     "max_deviation_lab": (None, 73.57, 50.55, 38.84),
@@ -24,75 +27,119 @@ _PAPER: dict[str, tuple[float | None, float, float, float]] = {
 }
 """AP, AP50, AP75 and APS in the paper's order of AP.
 
-AP itself is printed for the top-hat alone (Section C); lambda_min and entropy follow from the +0.07 and -1.84 of
-Section 4.5.
+AP is printed for the top-hat only (Section C); lambda_min and entropy follow from the +0.07 and -1.84 of Section 4.5.
 """
 
-_PAPER_SPREAD = (1.91, 2.10, 2.32, 2.11)
+_SPREAD = (1.91, 2.10, 2.32, 2.11)
 
 
-def run(inputs: Inputs) -> Result:
+def scorers(inputs: Inputs) -> Result:
     """Measure the eight scores at the percentile where Single-pass keeps 70%."""
     trial = open_trial(inputs)
-    readers: dict[str, Reader] = {name: trial.single_pass(_PERCENTILE, scorer=name) for name in _PAPER}
+    readers: dict[str, Reader] = {name: trial.single_pass(_PERCENTILE, scorer=name) for name in _SCORERS}
     cells = trial.measure(readers, "scorers")
     metrics = ("AP", "AP50", "AP75", trial.small)
-    rows = [_row(trial, name, cells, metrics) for name in _PAPER]
-    spread = {metric: _spread([row[metric] for row in rows]) for metric in metrics}
-    rows.append(
-        dict.fromkeys(rows[0])
-        | {"scorer": "spread"}
-        | spread
-        | {f"paper_{metric}": value for metric, value in zip(metrics, _paper(trial, _PAPER_SPREAD), strict=True)}
-    )
+    rows: list[dict[str, Any]] = []
+    for name, cell in cells.items():
+        printed = _beside(trial, metrics, _SCORERS[name])
+        row = cell.row({"scorer": name}, ("retained", *metrics), printed)
+        rows.append(row | cell.versus(_SHIPPED, cells[_SHIPPED]))
+    spread = {metric: _range([row[metric] for row in rows]) for metric in metrics}
+    printed = {f"paper_{metric}": value for metric, value in _beside(trial, metrics, _SPREAD).items()}
     notes = [
-        *trial.notes(),
-        *(_ordering(rows[:-1], metric) for metric in metrics),
+        *(_ordering(rows, metric) for metric in metrics),
         "the paper's AP of lambda_min and entropy is derived: +0.07 and -1.84 to the top-hat's 47.58",
     ]
-    return Result(
-        rows, notes, plot=lambda figure: _plot(figure, rows[:-1], trial.small), also=trial.also(), read=trial.read
-    )
+    panels = [_relative(rows, metric) for metric in ("AP50", trial.small)]
+    table = [*rows, dict.fromkeys(rows[0]) | {"scorer": "spread"} | spread | printed]
+    return trial.result(table, notes, bar_plot(list(cells), *panels))
 
 
-def _paper(trial: Trial, values: tuple[float | None, ...]) -> tuple[float | None, ...]:
-    return (None,) * len(values) if trial.dataset.name == "aitodv2" else values
+def _beside(trial: Trial, metrics: tuple[str, ...], values: tuple[float | None, ...]) -> dict[str, float | None]:
+    """Return the paper's values by metric, None on AI-TOD-v2, for which it prints none."""
+    return {m: None if trial.dataset.name == "aitodv2" else value for m, value in zip(metrics, values, strict=True)}
 
 
-def _row(trial: Trial, name: str, cells: dict[str, Measured], metrics: tuple[str, ...]) -> Row:
-    cell = cells[name]
-    row: dict[str, Any] = {"scorer": name, "retained": cell.retained}
-    for metric, printed in zip(metrics, _paper(trial, _PAPER[name]), strict=True):
-        row |= {f"paper_{metric}": printed, metric: cell[metric]}
-    return row | cell.versus(_SHIPPED, cells[_SHIPPED])
-
-
-def _spread(values: list[float | None]) -> float:
+def _range(values: list[float | None]) -> float:
     known = [value for value in values if value is not None]
     return max(known) - min(known) if known else 0.0
 
 
-def _ordering(rows: list[Row], metric: str) -> str:
+def _ordering(rows: list[dict[str, Any]], metric: str) -> str:
     ranked = sorted(rows, key=lambda row: -(row[metric] or 0.0))
     return f"by {metric}: " + " > ".join(f"{row['scorer']} {row[metric] or 0.0:.2f}" for row in ranked)
 
 
-def _plot(figure: "Figure", rows: list[Row], small: str) -> None:
-    panels: Any = figure.subplots(1, 2, sharey=True)
-    names = [row["scorer"] for row in rows]
-    shipped = names.index(_SHIPPED)
-    for axes, metric in zip(panels, ("AP50", small), strict=True):
-        for colour, prefix, label, shift in ((PALETTE[0], "", "measured", -0.18), ("0.6", "paper_", "paper", 0.18)):
-            values = [row[f"{prefix}{metric}"] for row in rows]
-            if None in values:
-                continue
-            places = [place + shift for place in range(len(rows))]
-            axes.barh(places, [v - values[shipped] for v in values], color=colour, height=0.34, label=label)
-        axes.axvline(0, color="0.4", linewidth=1)
-        axes.set(xlabel=f"{metric} against the top-hat")
-    panels[0].set_yticks(range(len(names)), names)
-    panels[0].invert_yaxis()
-    panels[0].legend(fontsize=8)
+def _relative(rows: list[dict[str, Any]], metric: str) -> Bars:
+    """Return bars of a metric against the shipped score, measured and printed."""
+    shipped = [row["scorer"] for row in rows].index(_SHIPPED)
+    series = {}
+    for label, column in (("measured", metric), ("paper", f"paper_{metric}")):
+        values = [row[column] for row in rows]
+        if None not in values:
+            series[label] = [value - values[shipped] for value in values]
+    return Bars(series, {"xlabel": f"{metric} against the top-hat"}, levels={"": 0.0})
 
 
-STUDY = Study("scorers", "Table A2: eight pixel scores at 70% under Single-pass", run, takes=DETECTS)
+_RANKS = (0.0, 0.05, 0.10, 0.20, 0.30, 0.40)
+_BUDGETS = (0.70, 0.40, 0.20)
+
+_RANKED: dict[float, tuple[float | None, float, float]] = {
+    0.0: (47.58, 39.45, 20.22),
+    0.05: (47.72, 40.06, 20.81),
+    0.10: (47.74, 40.40, 21.14),
+    0.20: (47.76, 40.44, 21.18),
+    0.30: (47.71, 40.14, 20.96),
+    0.40: (None, 40.05, 20.80),
+}
+"""Table A9 and its caption, rank 0 from Table A3: AP on VisDrone at each budget."""
+
+
+def rank(inputs: Inputs) -> Result:
+    """Measure every rank at every budget and compare each with the shipped rank."""
+    trial = open_trial(inputs)
+    readers: dict[tuple[float, float], Reader] = {
+        (at, budget): trial.tokenizer(GATED, budget, rank=at) for budget in _BUDGETS for at in _RANKS
+    }
+    cells = trial.measure(readers, "gate rank")
+    rows: list[Row] = []
+    for (at, budget), cell in cells.items():
+        printed = None if trial.dataset.name == "aitodv2" else _RANKED[at][_BUDGETS.index(budget)]
+        metrics = ("retained", "AP", "AP50", trial.small)
+        row = cell.row({"budget": budget, "rank": at}, metrics, {"AP": printed})
+        rows.append(row | cell.versus(f"rank {SHIPPED_RANK:g}", cells[SHIPPED_RANK, budget]))
+    notes = [
+        *(_best(cells, budget) for budget in _BUDGETS),
+        "rank 0 is no gate; where a rank caps retention below the budget (0.40 at 70% in the paper) the exact mode "
+        "stops only as many nodes as the budget leaves over",
+    ]
+    return trial.result(rows, notes, line_plot(*(_rank_panel(rows, budget) for budget in _BUDGETS)))
+
+
+def _best(cells: dict[tuple[float, float], Measured], budget: float) -> str:
+    best = max(_RANKS, key=lambda at: cells[at, budget]["AP"] or 0.0)
+    gate = cells[SHIPPED_RANK, budget].minus(cells[0.0, budget], "AP")
+    return f"{budget:.0%}: the best rank is {best:g}, in the paper 0.2; rank 0.2 over no gate: AP {verdict(*gate)}"
+
+
+def _rank_panel(rows: list[Row], budget: float) -> Panel:
+    """Return the differences to the shipped rank at one budget with their intervals, and the paper's."""
+    own = [row for row in rows if row["budget"] == budget]
+    ranks, differences = [row["rank"] for row in own], [row["difference"] for row in own]
+    # An interval from few images need not contain the point itself.
+    below = [max(row["difference"] - row["low"], 0.0) for row in own]
+    above = [max(row["high"] - row["difference"], 0.0) for row in own]
+    shipped = _RANKED[SHIPPED_RANK][_BUDGETS.index(budget)] or 0.0
+    printed = [row for row in own if row["paper_AP"] is not None]
+    lines = [Line(ranks, differences, "measured", _BUDGETS.index(budget), errors=[below, above])]
+    if printed:
+        values = [row["paper_AP"] - shipped for row in printed]
+        lines.append(Line([row["rank"] for row in printed], values, "paper", "0.4", "x--"))
+    axes = {"xlabel": "gate rank", "ylabel": "AP against rank 0.2", "title": f"{budget:.0%} of tokens"}
+    return Panel(lines, axes, {"": 0.0})
+
+
+STUDIES = (
+    Study("scorers", "Table A2: eight pixel scores at 70% under Single-pass", scorers, takes=DETECTS),
+    Study("rank", "Table A9: gate rank at three matched budgets", rank, takes=DETECTS),
+)

@@ -1,7 +1,7 @@
-"""The alternative users have: the same weights on whole frames, and on overlapping tiles by supervision's slicer.
+"""A study of our own: the same weights on whole images, and on overlapping tiles with supervision's slicer.
 
-Tiles are cut from the frame on its canvas, so that objects keep their size, or from the photo, each tile then enlarged
-to the model's canvas as the slicer's users have it.
+Tiles are cut from the canvas, so that objects keep their size, or from the image itself, each tile then enlarged to the
+model's canvas, as users of the slicer do.
 """
 
 import time
@@ -17,26 +17,25 @@ from vgtok.detect.detector import Detector, Pixels
 from vgtok.errors import InputError
 from vgtok.evaluate.detections import Detections
 from vgtok.evaluate.evaluation import find_mistakes
-from vgtok.overlap import corners, intersections
 from vgtok.study.accuracy import Measured, Trial, open_trial, verdict
-from vgtok.study.cells import Found, Reader
-from vgtok.study.paper_accuracy import DENSE, GATED
-from vgtok.study.result import DETECTS, PALETTE, Inputs, Result, Row, Study
+from vgtok.study.cells import Found, Reader, found
+from vgtok.study.paper import DENSE, GATED
+from vgtok.study.plots import Bars, bar_plot
+from vgtok.study.result import DETECTS, Inputs, Result, Row, Study
 from vgtok.tokenize.canvas import CanvasSize, fit_canvas, fitted_size
 from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import supervision
-    from matplotlib.figure import Figure
 
 TILE, OVERLAP = 640, 128
 _WITHIN = 0.5
-"""Share of the smaller box another of its class must cover for the two to show one object."""
+"""Share of the smaller box that another of its class must cover to count as the same object."""
 
 
 @dataclass(frozen=True)
 class Slices:
-    """Reads a frame with all tokens in tiles of `tile` px with `overlap` px, cut `of` the canvas or of the photo."""
+    """Read an image with all tokens in tiles of `tile` px that overlap, cut `of` the canvas or of the photo."""
 
     of: Literal["canvas", "photo"]
     canvas: CanvasSize
@@ -44,7 +43,7 @@ class Slices:
     overlap: int = OVERLAP
 
     def __call__(self, detector: Detector, pixels: Pixels, most: int, head: Head) -> Found:
-        """The slicer's detections, the best `most`; `retained` counts the tokens of all tiles."""
+        """Return the best `most` detections of the slicer; `retained` counts the tokens of all tiles."""
         try:
             import supervision
         except ImportError:
@@ -56,8 +55,8 @@ class Slices:
             nonlocal tokens
             result = detector(tile, tokenizer=reader, max_detections=most, head=head)
             tokens += len(result.tokens)
-            found: supervision.Detections = result.to_supervision()
-            return found
+            detections: supervision.Detections = result.to_supervision()
+            return detections
 
         canvas = fit_canvas(pixels, self.canvas)
         slicer = supervision.InferenceSlicer(callback, slice_wh=self.tile, overlap_wh=self.overlap)
@@ -66,35 +65,24 @@ class Slices:
         taken = 1000 * (time.perf_counter() - started)
         if not len(merged):
             empty = np.zeros(0)
-            return Found(
-                np.zeros((0, 4), np.float32),
-                empty.astype(np.float32),
-                empty.astype(np.int16),
-                tokens / canvas.extent.dense,
-                taken,
-            )
+            return found(np.zeros((0, 4)), empty, empty, tokens / canvas.extent.dense, taken)
         assert merged.confidence is not None
         assert merged.class_id is not None
         best = np.argsort(-merged.confidence, kind="stable")[:most]
         boxes = merged.xyxy[best]
         placed = canvas.to_source(boxes) if self.of == "canvas" else boxes
-        return Found(
-            placed.astype(np.float32),
-            merged.confidence[best].astype(np.float32),
-            merged.class_id[best].astype(np.int16),
-            tokens / canvas.extent.dense,
-            taken,
-        )
+        labels = merged.class_id[best]
+        return found(placed, merged.confidence[best], labels, tokens / canvas.extent.dense, taken)
 
     def seams(self, height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Where tiles overlap in an image of that size: (A, 2) ranges of x and (B, 2) ranges of y, in its pixels."""
+        """Return where tiles overlap in an image of that size: (A, 2) ranges of x and (B, 2) of y, in image pixels."""
         size = fitted_size(height, width, self.canvas) if self.of == "canvas" else (height, width)
         across = _overlaps(size[1], self.tile, self.overlap) * width / size[1]
         return across, _overlaps(size[0], self.tile, self.overlap) * height / size[0]
 
 
-def run(inputs: Inputs) -> Result:
-    """Measure whole frames with all tokens and at 40%, then both kinds of tiles."""
+def slicing(inputs: Inputs) -> Result:
+    """Measure whole images with all tokens and at 40%, then both kinds of tiles."""
     trial = open_trial(inputs)
     canvas, photo = Slices("canvas", trial.canvas), Slices("photo", trial.canvas)
     readers: dict[str, Reader] = {
@@ -106,45 +94,36 @@ def run(inputs: Inputs) -> Result:
     cells = trial.measure(readers, "slicing")
     dense_name = next(iter(cells))
     dense = cells[dense_name]
-    rows = [
-        _row(trial, name, cell, (dense_name, dense), readers[name] if isinstance(readers[name], Slices) else canvas)
-        for name, cell in cells.items()
-    ]
+    slices = {name: reader for name, reader in readers.items() if isinstance(reader, Slices)}
+    rows = [_row(trial, n, cell, (dense_name, dense), slices.get(n, canvas)) for n, cell in cells.items()]
     notes = [
-        *trial.notes(),
         f"slicer: supervision's InferenceSlicer with its own suppression, {OVERLAP} px of overlap, every tile with all "
-        "tokens; tokens and ms are those of all tiles of a frame; ms: encoder and head, one thread to a process where "
-        "several run, to be compared where all rows are of one run",
+        "tokens; tokens and ms are sums over the tiles of an image; ms: encoder and head, one thread per process if "
+        "several run, comparable only within one run",
         "duplicates: detections at the score of the row's best F1 whose box, or the better one over it, is covered to "
-        f"{_WITHIN:.0%} by one of the same class; at seams: those that touch an overlap of tiles. Crowds have some in "
-        "whole frames too, counted at the same places",
+        f"{_WITHIN:.0%} by one of the same class; at seams: those that touch an overlap of tiles. Whole images are "
+        "counted at the same places, as crowds have duplicates there too",
         *(
-            f"{name} over whole frames with all tokens: AP {verdict(*cell.minus(dense, 'AP'))}, "
+            f"{name} over whole images with all tokens: AP {verdict(*cell.minus(dense, 'AP'))}, "
             f"{cell.ms / dense.ms:.2f} of its time"
             for name, cell in list(cells.items())[1:]
         ),
     ]
-    return Result(rows, notes, plot=lambda figure: _plot(figure, rows, trial.small), also=trial.also(), read=trial.read)
+    names = [row["frames_as"].replace(", ", ",\n").replace(" px of", " px\nof") for row in rows]
+    points = {metric: [row[metric] or 0.0 for row in rows] for metric in ("AP", trial.small)}
+    seconds = Bars({"time": [row["ms"] / 1000 for row in rows]}, {"xlabel": "seconds per image"})
+    return trial.result(rows, notes, bar_plot(names, Bars(points, {"xlabel": "points"}), seconds))
 
 
-def _row(trial: Trial, name: str, cell: Measured, dense: tuple[str, Measured], slices: Any) -> Row:
+def _row(trial: Trial, name: str, cell: Measured, dense: tuple[str, Measured], slices: Slices) -> Row:
     duplicates, at_seams = _duplicates(trial, cell, slices)
-    return {
-        "frames_as": name,
-        "tokens": cell.retained,
-        "AP": cell["AP"],
-        "AP50": cell["AP50"],
-        trial.small: cell[trial.small],
-        **cell.versus(*dense),
-        "ms": cell.ms,
-        "of_dense_ms": cell.ms / dense[1].ms,
-        "duplicates": duplicates,
-        "at_seams": at_seams,
-    }
+    row = cell.row({"frames_as": name, "tokens": cell.retained}, ("AP", "AP50", trial.small), {})
+    times = {"ms": cell.ms, "of_dense_ms": cell.ms / dense[1].ms}
+    return {**row, **cell.versus(*dense), **times, "duplicates": duplicates, "at_seams": at_seams}
 
 
 def _duplicates(trial: Trial, cell: Measured, slices: Slices) -> tuple[float, float]:
-    """Duplicates a frame, all and at seams, among detections of the row's best F1."""
+    """Return duplicates per image, all and at seams, among the detections at the best F1 of the row."""
     kept = cell.scored.detections
     threshold = find_mistakes(cell.scored, trial.protocol.max_detections).threshold
     shown = kept.take(kept.scores >= threshold)
@@ -159,10 +138,12 @@ def _duplicates(trial: Trial, cell: Measured, slices: Slices) -> tuple[float, fl
 
 
 def duplicated(detections: Detections) -> NDArray[np.bool_]:
-    """Which detections of one image show again what a better one of their class does: (N,)."""
+    """Return which (N,) detections of one image repeat an object of a better one of their class."""
     order = np.argsort(-detections.scores, kind="stable")
     boxes, labels = detections.boxes[order], detections.labels[order]
-    shared = intersections(corners(boxes), corners(boxes))
+    low = np.maximum(boxes[:, None, :2], boxes[None, :, :2])
+    high = np.minimum((boxes[:, :2] + boxes[:, 2:])[:, None], (boxes[:, :2] + boxes[:, 2:])[None])
+    shared = np.prod(np.maximum(high - low, 0), axis=2)
     areas = np.prod(boxes[:, 2:], axis=1)
     covered = shared >= _WITHIN * np.maximum(np.minimum(areas[:, None], areas[None]), 1e-9)
     again = (covered & (labels[:, None] == labels[None]) & np.tri(len(order), k=-1, dtype=np.bool_)).any(axis=1)
@@ -172,7 +153,7 @@ def duplicated(detections: Detections) -> NDArray[np.bool_]:
 
 
 def touching(detections: Detections, across: NDArray[np.float64], down: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which (N,) detections reach into any of the (A, 2) ranges of x or (B, 2) ranges of y."""
+    """Return which (N,) detections reach into any of the (A, 2) ranges of x or (B, 2) ranges of y."""
     x0, y0 = detections.boxes[:, 0, None], detections.boxes[:, 1, None]
     x1, y1 = x0 + detections.boxes[:, 2, None], y0 + detections.boxes[:, 3, None]
     sideways = ((x0 < across[:, 1]) & (x1 > across[:, 0])).any(axis=1)
@@ -180,25 +161,11 @@ def touching(detections: Detections, across: NDArray[np.float64], down: NDArray[
 
 
 def _overlaps(length: int, tile: int, overlap: int) -> NDArray[np.float64]:
-    """(K, 2) ranges two tiles share along one side: tiles at a stride, the last one flush with the end."""
+    """Return the (K, 2) ranges two tiles share along one side; the last tile ends with the image."""
     if length <= tile:
         return np.zeros((0, 2))
     starts = [*range(0, length - tile, tile - overlap), length - tile]
     return np.array([(after, before + tile) for before, after in pairwise(starts)], dtype=float)
 
 
-def _plot(figure: "Figure", rows: list[Row], small: str) -> None:
-    panels: Any = figure.subplots(1, 2, sharey=True)
-    names = [row["frames_as"].replace(", ", ",\n").replace(" px of", " px\nof") for row in rows]
-    places = np.arange(len(rows))
-    for shift, colour, metric in ((-0.18, PALETTE[0], "AP"), (0.18, PALETTE[1], small)):
-        panels[0].barh(places + shift, [row[metric] or 0.0 for row in rows], 0.34, color=colour, label=metric)
-    panels[0].set(xlabel="points")
-    panels[1].barh(places, [row["ms"] / 1000 for row in rows], 0.5, color=PALETTE[2])
-    panels[1].set(xlabel="seconds a frame")
-    panels[0].set_yticks(places, names, fontsize=8)
-    panels[0].invert_yaxis()
-    panels[0].legend(fontsize=8)
-
-
-STUDY = Study("slicing", "Whole frames against slicing, the same weights", run, takes=DETECTS)
+STUDIES = (Study("slicing", "Whole frames against slicing, the same weights", slicing, takes=DETECTS),)

@@ -1,4 +1,4 @@
-"""What the map calls ready can be run by name alone, and what was not there is said."""
+"""The map of the paper: every study is in it, and what it calls ready can be run by name alone."""
 
 import json
 import shutil
@@ -11,8 +11,7 @@ from vgtok.data.convert import write_rendered
 from vgtok.data.dataset import Dataset, open_dataset
 from vgtok.data.synthetic import SceneConfig
 from vgtok.errors import InputError
-from vgtok.study.environment import data_problem, named_dataset, weights_file
-from vgtok.study.registry import ENTRIES, data_kinds
+from vgtok.study.registry import ENTRIES, STUDIES, data_kinds, data_problem, load_study, named_dataset, weights_file
 from vgtok.study.result import DEIT_WEIGHTS, RENDERED
 
 VARIABLES = ("VGTOK_VISDRONE", "VGTOK_AITODV2", "VGTOK_WEIGHTS")
@@ -165,3 +164,13 @@ def test_an_option_a_study_would_ignore_is_refused(
     code, _, err = study(*words, monkeypatch=monkeypatch, capsys=capsys)
     assert code == 1
     assert message in err
+
+
+def test_every_study_is_in_the_map() -> None:
+    assert set(STUDIES) == {entry.study for entry in ENTRIES}
+    assert all(load_study(name).name == name for name in STUDIES)
+
+
+def test_an_unknown_study_is_refused_with_the_names() -> None:
+    with pytest.raises(InputError, match="study 'tables': no such study; there are inversion, budget-audit"):
+        load_study("tables")
