@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vgtok.tokenize.tokenizer import Tokenizer
     from vgtok.tokenize.tokens import Tokens
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BudgetError",
