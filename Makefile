@@ -2,16 +2,23 @@
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test fuzz docs screenshots clean
+.PHONY: demo quick test fuzz docs screenshots clean
 
 demo: .venv/installed
 	.venv/bin/vgtok sample demo/frame.png --seed 89 --truth demo/truth.json
 	.venv/bin/vgtok detect demo/frame.png --budget 0.40 --write picture --write tokens --write coco --out demo
 	.venv/bin/vgtok evaluate --data coco:demo/truth.json:demo --predictions demo/detections.json --score-threshold 0.3
 
+# The checks of an inner loop, about a minute: lint, types, and the tests that are not marked slow.
+quick: .venv/installed-dev
+	.venv/bin/ruff format --check src tests docs examples
+	.venv/bin/ruff check src tests docs examples
+	.venv/bin/mypy src
+	.venv/bin/python -m pytest -n 2 -m 'not slow' tests
+
 test: .venv/installed-dev
-	.venv/bin/ruff format --check src tests docs
-	.venv/bin/ruff check src tests docs
+	.venv/bin/ruff format --check src tests docs examples
+	.venv/bin/ruff check src tests docs examples
 	.venv/bin/mypy src
 	.venv/bin/python -m pytest -n 2
 

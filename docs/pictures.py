@@ -19,7 +19,7 @@ from vgtok.detect.config import detector_configuration
 from vgtok.detect.detector import Detector
 from vgtok.detect.model import CoDetr
 from vgtok.encode.packing import pack
-from vgtok.show.overlay import COLOURS, draw_tokens
+from vgtok.show.overlay import COLORS, draw_tokens
 from vgtok.show.plot import Panel, boxed, heat_map, panel_rows
 from vgtok.tokenize.canvas import Canvas
 from vgtok.tokenize.geometry import CELL, NODE, ROOT, CanvasPixels
@@ -50,8 +50,8 @@ def main() -> None:
 
 
 def stages(model: str | None = None) -> dict[str, list[list[Panel]]]:
-    """Rows of captioned panels per stage, in the order a frame goes through them."""
-    scene = render_scene(seed=9, width=800, height=450, config=SceneConfig(layout="street", pixels_per_metre=9.0))
+    """Rows of captioned panels per stage, in the order an image passes them."""
+    scene = render_scene(seed=9, width=800, height=450, config=SceneConfig(layout="street", pixels_per_meter=9.0))
     canvas = vgtok.Tokenizer(budget=0.4, canvas=SIZE).to_canvas(scene.pixels)
     frame = CanvasPixels(canvas.image)
     scores, structure = SCORES["tophat"](frame), GATES["lambda_min"](frame)
@@ -104,8 +104,8 @@ def learned(model: str | None, scene: Scene, canvas: Canvas, tokens: Tokens) -> 
         packed = network.encoder([image], [tokens]).maps[0]
         dense = network.encoder([image], [everything]).maps[0]
         levels = network.neck(packed[None])
-    colours = principal(torch.cat([packed.flatten(1), dense.flatten(1)], dim=1)).reshape(2, *packed.shape[1:], 3)
-    maps = [enlarged(grid, canvas) for grid in colours]
+    colors = principal(torch.cat([packed.flatten(1), dense.flatten(1)], dim=1)).reshape(2, *packed.shape[1:], 3)
+    maps = [enlarged(grid, canvas) for grid in colors]
     if model is None:
         caption, boxes = "what a trained head returns; here the scene's own boxes", scene.boxes.astype(np.float64)
     else:
@@ -118,7 +118,7 @@ def learned(model: str | None, scene: Scene, canvas: Canvas, tokens: Tokens) -> 
     return {
         "pack": [
             [
-                (f"{len(tokens)} tokens on the frame", over(tokens, canvas.image)),
+                (f"{len(tokens)} tokens on the canvas", over(tokens, canvas.image)),
                 ("the sequence: each token as one 16 px patch, framed by its size", sequence(tokens, canvas, network)),
             ]
         ],
@@ -150,9 +150,9 @@ def padded(canvas: Canvas) -> Picture:
     outside = (rows >= canvas.height) | (columns >= canvas.width)
     picture[outside] = np.where((rows + columns) % 8 < 3, 90, 225)[outside][:, None]
     for x in range(0, picture.shape[1], ROOT):
-        picture[:, x] = COLOURS[ROOT]
+        picture[:, x] = COLORS[ROOT]
     for y in range(0, picture.shape[0], ROOT):
-        picture[y] = COLOURS[ROOT]
+        picture[y] = COLORS[ROOT]
     return picture
 
 
@@ -163,7 +163,7 @@ def heat(grid: NDArray[np.float32], canvas: Canvas, size: int) -> Picture:
 
 
 def marked(pixels: Picture, nodes: NDArray[np.bool_], size: int) -> Picture:
-    """The frame in grey with the chosen nodes in colour and outlined."""
+    """The canvas in gray with the chosen nodes colored and outlined."""
     grey = cv2.cvtColor(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)
     drawn = (grey.astype(np.float32) * 0.45 + 120).astype(np.uint8)
     for row, column in np.argwhere(nodes).tolist():
@@ -184,16 +184,16 @@ def sequence(tokens: Tokens, canvas: Canvas, network: CoDetr) -> Picture:
     for number, (y, x, size) in enumerate(places):
         patch = cv2.resize(canvas.pixels[y : y + size, x : x + size], (CELL, CELL), interpolation=cv2.INTER_AREA)
         top, left = number // columns * side, number % columns * side
-        picture[top : top + side - 1, left : left + side - 1] = COLOURS[int(size)]
+        picture[top : top + side - 1, left : left + side - 1] = COLORS[int(size)]
         picture[top + frame - 1 : top + frame - 1 + CELL, left + frame - 1 : left + frame - 1 + CELL] = patch
     return picture
 
 
 def principal(vectors: torch.Tensor) -> Picture:
-    """The three main directions of (D, n) vectors as (n, 3) colours."""
-    centred = (vectors - vectors.mean(dim=1, keepdim=True)).T
-    directions = torch.linalg.svd(centred, full_matrices=False)[2][:3].T
-    values = (centred @ directions).numpy()
+    """The three main directions of (D, n) vectors as (n, 3) colors."""
+    centered = (vectors - vectors.mean(dim=1, keepdim=True)).T
+    directions = torch.linalg.svd(centered, full_matrices=False)[2][:3].T
+    values = (centered @ directions).numpy()
     low, high = np.percentile(values, (2, 98), axis=0)
     return np.asarray(np.clip((values - low) / np.maximum(high - low, 1e-12) * 255, 0, 255), dtype=np.uint8)
 

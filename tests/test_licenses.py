@@ -6,6 +6,7 @@ from pathlib import Path
 import yaml
 from packaging.licenses import canonicalize_license_expression
 
+from vgtok import __version__
 from vgtok.detect.loading import shipped_models
 from vgtok.detect.saving import read_config
 
@@ -33,8 +34,7 @@ def test_the_notice_covers_every_model_in_the_package() -> None:
 
 def test_the_citation_is_of_the_paper() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    assert (citation["cff-version"], citation["version"]) == ("1.2.0", version)
+    assert (citation["cff-version"], citation["version"]) == ("1.2.0", __version__)
     paper = citation["preferred-citation"]
     assert paper["title"] == TITLE
     [author] = paper["authors"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vgtok.tokenize.tokens import Tokens
     from vgtok.train.finetune import finetune
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BudgetError",

@@ -128,7 +128,7 @@ def test_one_pixel_and_a_very_large_image(tmp_path: Path) -> None:
 
 
 def test_version_and_help(tmp_path: Path) -> None:
-    assert vgtok("--version", cwd=tmp_path).stdout.strip() == "0.1.0"
+    assert vgtok("--version", cwd=tmp_path).stdout.strip() == "0.2.0"
     assert "tokenize" in vgtok("--help", cwd=tmp_path).stdout
 
 

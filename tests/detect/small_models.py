@@ -10,7 +10,7 @@ from vgtok.detect.boxes import Prediction
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.detector import Detector
 from vgtok.detect.model import CoDetr
-from vgtok.encode.dense import encode_dense
+from vgtok.encode.modes import encode_dense
 
 ENCODER = {
     "dim": 48,

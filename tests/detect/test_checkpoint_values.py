@@ -12,7 +12,7 @@ from vgtok.detect.losses import SetPrediction
 from vgtok.detect.model import CoDetr
 from vgtok.detect.query_head import Encoded
 from vgtok.detect.transformer import whole_view
-from vgtok.encode.dense import encode_dense
+from vgtok.encode.modes import encode_dense
 
 SHAPES = [(8, 6), (4, 3), (2, 2), (1, 1), (1, 1)]
 CELLS = sum(rows * columns for rows, columns in SHAPES)

@@ -26,6 +26,8 @@ def edited(folder: Path, **changes: Any) -> None:
 
 def replace_weights(folder: Path, state: dict[str, torch.Tensor]) -> None:
     path = next(folder.glob("*.safetensors"))
+    # Older safetensors map the file they read: written over, it would change under the tensors.
+    path.unlink()
     save_file(state, path)
     edited(folder, weights={"file": path.name, "sha256": file_digest(path)})
 

@@ -34,9 +34,9 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """Everything a reader finds: the README, the pages and the notebooks."""
-    found = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("docs/notebooks/*.ipynb")]
-    return [ROOT / "README.md", *sorted(found)]
+    """Everything a reader finds: the files at the root, the pages and the notebooks."""
+    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("docs/notebooks/*.ipynb")]
+    return sorted(found)
 
 
 def text_of(page: Path) -> str:

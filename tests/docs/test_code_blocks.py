@@ -30,7 +30,7 @@ LONG = frozenset({"bench", "train", "serve"})
 HUB_NAME = "owner/name"
 """What pages call a model on the hub; here it is the one in the workspace."""
 
-OTHERS = frozenset({"pip", "make", "python", "export", "cd", "curl"})
+OTHERS = frozenset({"pip", "make", "python", "export", "cd", "curl", "pre-commit"})
 """What a page may use beside the package's own command."""
 
 PAGES = [pytest.param(page, id=name_of(page)) for page in pages()]
@@ -87,7 +87,7 @@ def test_commands_in_prose_exist(page: Path) -> None:
         command = typer.main.get_command(main.app)
         words = span.split()[1:]
         # NAME and the like stand for any word.
-        while hasattr(command, "commands") and words and words[0].islower():
+        while hasattr(command, "commands") and words and words[0].islower() and words[0][0] != "-":
             if words[0] not in command.commands:
                 # `convert` takes a data set where no inner verb stands.
                 command = command.commands.get("annotations")

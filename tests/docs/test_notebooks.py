@@ -51,4 +51,4 @@ def test_outputs_are_small_and_name_no_machine(path: Path) -> None:
 def test_the_third_runs_on_visdrone_itself(visdrone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VGTOK_VISDRONE", str(visdrone))
     run = script("run_notebooks")
-    assert run.printed(run.executed(NOTEBOOKS[2]))[0].startswith("24 frames")
+    assert run.printed(run.executed(NOTEBOOKS[2]))[0].startswith("24 images")

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from tests.encode.small import frame, partition, small_encoder
-from vgtok.encode.dense import encode_control, encode_dense
 from vgtok.encode.embed import lay_out
 from vgtok.encode.encoder import Encoder, PackedRoutes, unpack
+from vgtok.encode.modes import encode_control, encode_dense
 from vgtok.encode.packing import pack
 from vgtok.errors import InputError
 from vgtok.tokenize.split import Nodes

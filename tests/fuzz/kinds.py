@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from vgtok.train.outcome import training_history
 
 from tests.data.folders import write_visdrone
 from tests.detect.small_models import SMALL, small_detector
@@ -35,8 +34,9 @@ from vgtok.evaluate.detections import ground_truth, read_predictions
 from vgtok.export.description import Description
 from vgtok.journal import Journal
 from vgtok.tokenize.calibrate import Sweep, _is_measured, _table
-from vgtok.tokenize.images import read_image
+from vgtok.tokenize.canvas import read_image
 from vgtok.train.recipe import Recipe, read_recipe
+from vgtok.train.run_to_model import training_history
 
 SEEDS = Path(__file__).parent / "seeds"
 IMAGE = "image"

@@ -8,9 +8,9 @@ from torch import Tensor
 
 import vgtok
 from tests.encode.small import frame
-from vgtok.encode.dense import GridRoute, grid_rotations
 from vgtok.encode.encoder import Encoder
 from vgtok.encode.loading import check_state, from_timm
+from vgtok.encode.modes import GridRoute, grid_rotations
 from vgtok.hosts.adapters import find_host
 
 

@@ -7,7 +7,7 @@ from tests.detect.small_models import small_detector
 from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector
 from vgtok.detect.model import detection_flops
-from vgtok.encode.flops import encoder_flops
+from vgtok.encode.modes import encoder_flops
 from vgtok.errors import BudgetError
 from vgtok.serve.limits import RefusedError
 from vgtok.serve.page import SAMPLES, sample

@@ -20,7 +20,7 @@ from vgtok.detect.saving import save_detector
 from vgtok.study.cover import fine_cover
 from vgtok.study.registry import load_study
 from vgtok.study.result import Inputs, Read, Result, Row
-from vgtok.tokenize.images import read_image
+from vgtok.tokenize.canvas import read_image
 
 
 @pytest.fixture(scope="session")

@@ -21,8 +21,8 @@ from vgtok.data.dataset import AnnotatedDataset, Dataset
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import load_detector, save_detector
 from vgtok.errors import InputError
+from vgtok.evaluate.detections import run_detector
 from vgtok.evaluate.evaluation import evaluate
-from vgtok.evaluate.inference import run_detector
 from vgtok.evaluate.protocols import PROTOCOLS
 from vgtok.study.accuracy import open_trial
 from vgtok.study.cells import DETECTION, TRAINING, CellStore, Found, Reader, code_digest, fingerprint, run_cells

@@ -17,8 +17,8 @@ from PIL import Image
 
 from vgtok.data.dataset import image_size
 from vgtok.errors import InputError
+from vgtok.tokenize.canvas import header_size, read_image
 from vgtok.tokenize.decode import FORMATS
-from vgtok.tokenize.images import header_size, read_image
 
 from .hostile_files import GRAY, NOT_READABLE, ODD_BUT_GOOD, POSTSCRIPT, encoded, huge_gif, tiff, two_formats
 
@@ -137,7 +137,7 @@ def test_too_little_memory_is_called_that(tmp_path: Path) -> None:
     program = """
 import resource
 from vgtok.errors import InputError
-from vgtok.tokenize.images import read_image
+from vgtok.tokenize.canvas import read_image
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 200_000_000,) * 2)
 try:

@@ -22,8 +22,7 @@ from vgtok.detect.training import LossKinds
 from vgtok.errors import InputError
 from vgtok.files import locked
 from vgtok.train import loop
-from vgtok.train.model import initial_model
-from vgtok.train.optimizer import make_optimizer
+from vgtok.train.model import initial_model, make_optimizer
 from vgtok.train.recipe import branch_recipe
 from vgtok.train.run_folder import checkpoints, latest_checkpoint, load_checkpoint, read_metrics
 from vgtok.train.run_to_model import detector_from_run

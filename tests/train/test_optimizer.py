@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.detect.small_models import small_model
-from vgtok.train.optimizer import ModelEma, make_optimizer, schedule_factor, set_learning_rate
+from vgtok.train.model import ModelEma, make_optimizer, schedule_factor, set_learning_rate
 
 from .small import small_recipe
 

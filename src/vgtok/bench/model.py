@@ -22,13 +22,12 @@ from vgtok.data.synthetic import render_scene
 from vgtok.detect.config import detector_configuration
 from vgtok.detect.model import CoDetr
 from vgtok.detect.training import LossKinds
-from vgtok.encode.dense import RUN_MODES, encode_dense
 from vgtok.encode.encoder import build_encoder
-from vgtok.encode.flops import default_threads, encoder_flops, peak_megabytes
+from vgtok.encode.modes import RUN_MODES, default_threads, encode_dense, encoder_flops, peak_megabytes
 from vgtok.parallel import progress_bar
 from vgtok.tokenize.canvas import Canvas, fit_canvas
 from vgtok.tokenize.tokenizer import Tokenizer
-from vgtok.train.optimizer import best_precision
+from vgtok.train.model import best_precision
 
 BUDGETS = (0.80, 0.70, 0.60, 0.40, 0.20)
 CONTROL_BUDGET = 0.70

@@ -36,7 +36,7 @@ def frame_pixels(image: Path | None) -> Any:
     """Return the (H, W, 3) pixels of an image, of a rendered 2048 x 1152 scene by default."""
     # Imported here: what a process of its own does not need would count as its memory.
     from vgtok.data.synthetic import render_scene
-    from vgtok.tokenize.images import read_image
+    from vgtok.tokenize.canvas import read_image
 
     return render_scene(SEED, 2048, 1152).pixels if image is None else read_image(image)
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from vgtok.bench.timing import SEED, Cost, in_own_process, interleaved_medians, peak_extra_megabytes
 from vgtok.data.synthetic import render_scene
-from vgtok.tokenize.canvas import Canvas, fit_canvas
-from vgtok.tokenize.images import read_image
+from vgtok.tokenize.canvas import Canvas, fit_canvas, read_image
 from vgtok.tokenize.scores import TOP_HAT_WIDTHS
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import is_there, replacing, stamp, write_bytes
 from vgtok.journal import Journal, is_number
-from vgtok.tokenize.images import read_image
+from vgtok.tokenize.canvas import read_image
 from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

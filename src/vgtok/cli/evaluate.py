@@ -60,7 +60,7 @@ def evaluate(
             detections = read_predictions(predictions, dataset)
     else:
         from vgtok.detect.loading import load
-        from vgtok.evaluate.inference import run_detector
+        from vgtok.evaluate.detections import run_detector
         from vgtok.tokenize.tokenizer import Tokenizer
 
         assert model is not None

@@ -59,7 +59,7 @@ def _counted(name: str) -> dict[str, Any]:
     """Return the parameters of a configuration, with and without the fusion of coarse tokens, and its dense cost."""
     from vgtok.detect.config import DETECTORS
     from vgtok.detect.model import detection_flops, detector_parameters
-    from vgtok.encode.flops import encoder_flops
+    from vgtok.encode.modes import encoder_flops
 
     config = DETECTORS[name]
     parts = detector_parameters(config)

@@ -22,7 +22,7 @@ from vgtok.errors import BudgetError, VGTokError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import default_workers, progress_bar
 from vgtok.tokenize.calibrate import RANKS, Sweep, measure_table
-from vgtok.tokenize.images import read_image
+from vgtok.tokenize.canvas import read_image
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
 from vgtok.tokenize.tokens import Tokens

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.errors import InputError
-from vgtok.tokenize.images import header_size
+from vgtok.tokenize.canvas import header_size
 
 SPECS = ("visdrone:DIR", "aitodv2:DIR", "coco:JSON:IMAGES", "yolo:YAML")
 

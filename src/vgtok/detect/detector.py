@@ -18,8 +18,7 @@ from vgtok.detect.config import MAX_DETECTIONS, Auxiliary, Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.result import Result, Timings, read_images
 from vgtok.errors import InputError
-from vgtok.tokenize.canvas import Canvas, CanvasSize, fit_canvas
-from vgtok.tokenize.images import ImageLike
+from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, fit_canvas
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens

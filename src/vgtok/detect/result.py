@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import write_bytes, write_text
 from vgtok.names import COCO, COCO_IDS
-from vgtok.tokenize.canvas import Canvas
-from vgtok.tokenize.images import read_image
+from vgtok.tokenize.canvas import Canvas, read_image
 from vgtok.tokenize.tokens import Tokens
 
 if TYPE_CHECKING:

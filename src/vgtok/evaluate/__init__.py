@@ -5,9 +5,16 @@ from typing import TYPE_CHECKING
 from vgtok.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from vgtok.evaluate.detections import Detections, GroundTruth, detections_of, ground_truth, read_predictions
+    from vgtok.evaluate.detections import (
+        Detections,
+        GroundTruth,
+        detections_of,
+        ground_truth,
+        label_map,
+        read_predictions,
+        run_detector,
+    )
     from vgtok.evaluate.evaluation import ClassResult, Evaluation, Mistakes, evaluate, find_mistakes
-    from vgtok.evaluate.inference import label_map, run_detector
     from vgtok.evaluate.protocols import PROTOCOLS, ScoringRules, protocol_for
     from vgtok.evaluate.resampling import interval, resampled_metrics
 
@@ -34,9 +41,16 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "detections": ["Detections", "GroundTruth", "detections_of", "ground_truth", "read_predictions"],
+        "detections": [
+            "Detections",
+            "GroundTruth",
+            "detections_of",
+            "ground_truth",
+            "label_map",
+            "read_predictions",
+            "run_detector",
+        ],
         "evaluation": ["ClassResult", "Evaluation", "Mistakes", "evaluate", "find_mistakes"],
-        "inference": ["label_map", "run_detector"],
         "protocols": ["PROTOCOLS", "ScoringRules", "protocol_for"],
         "resampling": ["interval", "resampled_metrics"],
     },

@@ -14,10 +14,9 @@ from vgtok.detect.boxes import Prediction
 from vgtok.detect.config import Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.query_head import candidates
-from vgtok.encode.block import Attention, Route
 from vgtok.encode.config import Resampling
 from vgtok.encode.embed import Embedding, Fusion, lay_out, resample
-from vgtok.encode.encoder import Encoder, PackedRoutes
+from vgtok.encode.encoder import Attention, Encoder, PackedRoutes, Route
 from vgtok.encode.packing import pack
 from vgtok.export.description import SPANS, Bucket, token_numbers, uniform_grids
 from vgtok.tokenize.geometry import CELL, ROOT, Extent

@@ -15,8 +15,7 @@ from vgtok.detect.result import Result, Timings, read_images
 from vgtok.errors import InputError, VGTokError
 from vgtok.export.description import Description, graph_inputs, uniform_grids
 from vgtok.overlap import nms, soft_nms
-from vgtok.tokenize.canvas import Canvas, fit_canvas
-from vgtok.tokenize.images import ImageLike
+from vgtok.tokenize.canvas import Canvas, ImageLike, fit_canvas
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
 

@@ -223,7 +223,7 @@ class Service:
 def count_gflops(detector: "Detector", tokens: Tokens) -> Gflops:
     """Return the cost of encoder, neck and head on this partition, and on the dense grid of the same canvas."""
     from vgtok.detect.model import detection_flops
-    from vgtok.encode.flops import encoder_flops
+    from vgtok.encode.modes import encoder_flops
 
     config = detector.model.config
     encoder = config.encoder_config()

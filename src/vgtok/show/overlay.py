@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from vgtok.errors import InputError
+from vgtok.tokenize.canvas import read_image
 from vgtok.tokenize.geometry import CELL, NODE, ROOT
-from vgtok.tokenize.images import read_image
 
 if TYPE_CHECKING:
     from vgtok.tokenize.tokens import Tokens

@@ -22,7 +22,7 @@ from vgtok.evaluate.scoring import THRESHOLDS
 from vgtok.files import write_bytes, write_text
 from vgtok.show.plot import PALETTE, render_plot
 from vgtok.show.tables import html_table, markdown_table, markdown_text
-from vgtok.tokenize.images import read_image
+from vgtok.tokenize.canvas import read_image
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -19,15 +19,13 @@ from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector
 from vgtok.detect.loading import load
 from vgtok.errors import InputError
-from vgtok.evaluate.detections import GroundTruth, gather_detections, ground_truth, top_scoring
+from vgtok.evaluate.detections import GroundTruth, gather_detections, ground_truth, label_map, top_scoring
 from vgtok.evaluate.evaluation import Evaluation, Scored, evaluate_scored
-from vgtok.evaluate.inference import label_map
 from vgtok.evaluate.protocols import ScoringRules, protocol_for, without_ignored
 from vgtok.evaluate.resampling import draws, interval, resampled_metrics
 from vgtok.study.cells import CellStore, Found, Reader, fingerprint, run_cells
 from vgtok.study.paper import DENSE, SINGLE_PASS
-from vgtok.study.plots import Draw
-from vgtok.study.result import CANVASES, Inputs, Read, Result, Row, paired
+from vgtok.study.result import CANVASES, Draw, Inputs, Read, Result, Row, paired
 from vgtok.study.tokenizers import SETTINGS
 from vgtok.tokenize.canvas import CanvasSize
 from vgtok.tokenize.tokenizer import Tokenizer

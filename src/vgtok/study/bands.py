@@ -21,8 +21,7 @@ from vgtok.study.paper import (
     ZERO_SHOT,
     Printed,
 )
-from vgtok.study.plots import Bars, Draw, bar_plot
-from vgtok.study.result import DETECTS, Inputs, Result, Row, Study, paper_only
+from vgtok.study.result import DETECTS, Bars, Draw, Inputs, Result, Row, Study, bar_plot, paper_only
 
 Point = tuple[str, float]
 _DENSE: Point = (DENSE, 1.0)

@@ -11,8 +11,7 @@ import numpy as np
 from vgtok.errors import BudgetError
 from vgtok.parallel import map_with_progress
 from vgtok.study.paper import BUDGETS, FUSED, FUSED_GATED, GATED, INVERTED, TOP_HAT
-from vgtok.study.plots import Bars, Line, Panel, bar_plot, line_plot
-from vgtok.study.result import Inputs, Result, Row, Study, paired, paper_only
+from vgtok.study.result import Bars, Inputs, Line, Panel, Result, Row, Study, bar_plot, line_plot, paired, paper_only
 from vgtok.study.tokenizers import SETTINGS, token_counts
 from vgtok.tokenize.calibrate import RUNGS, Sweep, SweepJob, sweep_image
 from vgtok.tokenize.retention import RetentionCurve

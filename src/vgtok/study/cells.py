@@ -32,8 +32,7 @@ from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import map_with_progress
 from vgtok.study.tokenizers import partitions
-from vgtok.tokenize.canvas import fit_canvas
-from vgtok.tokenize.images import read_image
+from vgtok.tokenize.canvas import fit_canvas, read_image
 from vgtok.tokenize.tokenizer import Tokenizer
 
 FOLDER = "cells"

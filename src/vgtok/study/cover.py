@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from vgtok.parallel import map_with_progress
 from vgtok.study.paper import AUDIT_BUDGETS, COMPACT, GATED, INVERTED, SINGLE_PASS, TOP_HAT, percentile
-from vgtok.study.plots import Panel, line_plot, lines_by
-from vgtok.study.result import ImageJob, Inputs, Read, Result, Row, Study, image_jobs
+from vgtok.study.result import ImageJob, Inputs, Panel, Read, Result, Row, Study, image_jobs, line_plot, lines_by
 from vgtok.study.tokenizers import SETTINGS, RandomGate, partitions
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokenizer import Tokenizer

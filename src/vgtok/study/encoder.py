@@ -15,15 +15,27 @@ from numpy.typing import NDArray
 from vgtok.detect.config import DETECTORS
 from vgtok.detect.model import detection_flops, detector_parameters
 from vgtok.encode.config import EncoderConfig, configuration
-from vgtok.encode.dense import cell_similarity, run_dense, run_packed
 from vgtok.encode.encoder import Encoder
-from vgtok.encode.flops import encoder_flops
 from vgtok.encode.loading import load_weights
+from vgtok.encode.modes import cell_similarity, encoder_flops, run_dense, run_packed
 from vgtok.parallel import map_with_progress
 from vgtok.study.paper import BUDGETS, GATED, RANDOM, SINGLE_PASS, TOP_HAT
-from vgtok.study.plots import Line, Panel, line_plot, lines_by
 from vgtok.study.registry import weights_file
-from vgtok.study.result import DEIT_WEIGHTS, ImageJob, Inputs, Read, Result, Row, Study, image_jobs, paired
+from vgtok.study.result import (
+    DEIT_WEIGHTS,
+    ImageJob,
+    Inputs,
+    Line,
+    Panel,
+    Read,
+    Result,
+    Row,
+    Study,
+    image_jobs,
+    line_plot,
+    lines_by,
+    paired,
+)
 from vgtok.study.tokenizers import SETTINGS, partitions
 from vgtok.tokenize.canvas import Canvas
 from vgtok.tokenize.geometry import CELL

@@ -17,9 +17,8 @@ from vgtok.show.plot import boxed, heat_map, panel_rows
 from vgtok.study.gates import nodes_with_objects
 from vgtok.study.paper import percentile
 from vgtok.study.result import RENDERED, Inputs, Read, Result, Row, Study
-from vgtok.tokenize.canvas import Canvas
+from vgtok.tokenize.canvas import Canvas, read_image
 from vgtok.tokenize.geometry import CELL, NODE, ROOT, CanvasPixels, children
-from vgtok.tokenize.images import read_image
 from vgtok.tokenize.scores import SCORES
 from vgtok.tokenize.split import GATES, busy_nodes, fired_nodes, gated_splits
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer

@@ -12,8 +12,19 @@ from numpy.typing import NDArray
 
 from vgtok.parallel import map_with_progress
 from vgtok.study.paper import AUDIT_BUDGETS, INVERTED, percentile
-from vgtok.study.plots import Bars, bar_plot
-from vgtok.study.result import ImageJob, Inputs, Read, Result, Row, Study, image_jobs, paired, paper_only
+from vgtok.study.result import (
+    Bars,
+    ImageJob,
+    Inputs,
+    Read,
+    Result,
+    Row,
+    Study,
+    bar_plot,
+    image_jobs,
+    paired,
+    paper_only,
+)
 from vgtok.tokenize.geometry import CELL, NODE, ROOT, CanvasPixels, Extent, children
 from vgtok.tokenize.scores import SCORES
 from vgtok.tokenize.split import GATES, busy_nodes, count_tokens, fired_nodes, gated_splits

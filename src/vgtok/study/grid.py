@@ -28,8 +28,7 @@ from vgtok.files import read_json, write_text
 from vgtok.journal import is_number
 from vgtok.study.cells import TRAINING, code_digest
 from vgtok.study.paper import BUDGETS, FUSED, FUSED_GATED, GATED, SINGLE_PASS, TOP_HAT, TRAINED, TRAINED_EFFECT
-from vgtok.study.plots import Draw, Line, Panel, line_plot
-from vgtok.study.result import RENDERED, Inputs, Read, Result, Row, Study
+from vgtok.study.result import RENDERED, Draw, Inputs, Line, Panel, Read, Result, Row, Study, line_plot
 from vgtok.study.tokenizers import SETTINGS
 from vgtok.train.loop import train
 from vgtok.train.recipe import Recipe, recipe_named

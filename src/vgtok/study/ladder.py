@@ -27,8 +27,7 @@ from vgtok.study.paper import (
     Printed,
     zero_shot,
 )
-from vgtok.study.plots import Line, Panel, draw_line, line_plot
-from vgtok.study.result import DETECTS, Inputs, Result, Row, Study
+from vgtok.study.result import DETECTS, Inputs, Line, Panel, Result, Row, Study, draw_line, line_plot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

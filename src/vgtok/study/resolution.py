@@ -11,8 +11,20 @@ from vgtok.show.plot import PALETTE
 from vgtok.study.accuracy import Measured, Trial, open_trial, signed
 from vgtok.study.cells import Reader
 from vgtok.study.paper import DENSE, GATED, TRAINED, ZERO_SHOT
-from vgtok.study.plots import Bars, Line, Panel, bar_plot, line_plot
-from vgtok.study.result import DETECTS, Inputs, Result, Row, Study, paired, paper_only
+from vgtok.study.result import (
+    DETECTS,
+    Bars,
+    Inputs,
+    Line,
+    Panel,
+    Result,
+    Row,
+    Study,
+    bar_plot,
+    line_plot,
+    paired,
+    paper_only,
+)
 
 _SIDES = (1536, 2048, 2304, 2560)
 """Long sides of the canvas; a model with another canvas uses the same ratios to its own."""

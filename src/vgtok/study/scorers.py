@@ -8,8 +8,7 @@ from typing import Any
 from vgtok.study.accuracy import Measured, Trial, open_trial, verdict
 from vgtok.study.cells import Reader
 from vgtok.study.paper import GATED
-from vgtok.study.plots import Bars, Line, Panel, bar_plot, line_plot
-from vgtok.study.result import DETECTS, Inputs, Result, Row, Study
+from vgtok.study.result import DETECTS, Bars, Inputs, Line, Panel, Result, Row, Study, bar_plot, line_plot
 from vgtok.tokenize.tokenizer import SHIPPED_RANK
 
 _PERCENTILE = 40.0

@@ -20,8 +20,7 @@ from vgtok.evaluate.evaluation import find_mistakes
 from vgtok.study.accuracy import Measured, Trial, open_trial, verdict
 from vgtok.study.cells import Found, Reader, found
 from vgtok.study.paper import DENSE, GATED
-from vgtok.study.plots import Bars, bar_plot
-from vgtok.study.result import DETECTS, Inputs, Result, Row, Study
+from vgtok.study.result import DETECTS, Bars, Inputs, Result, Row, Study, bar_plot
 from vgtok.tokenize.canvas import CanvasSize, fit_canvas, fitted_size
 from vgtok.tokenize.tokenizer import Tokenizer
 

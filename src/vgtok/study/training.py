@@ -21,8 +21,7 @@ from vgtok.errors import InputError
 from vgtok.study.accuracy import Measured, Trial, open_trial, signed
 from vgtok.study.cells import TRAINING, code_digest
 from vgtok.study.paper import DENSE, ZERO_SHOT
-from vgtok.study.plots import Draw, Line, Panel, line_plot
-from vgtok.study.result import DETECTS, RENDERED, Inputs, Read, Result, Row, Study
+from vgtok.study.result import DETECTS, RENDERED, Draw, Inputs, Line, Panel, Read, Result, Row, Study, line_plot
 from vgtok.train.loop import train
 from vgtok.train.recipe import Recipe
 from vgtok.train.run_folder import read_metrics

@@ -6,9 +6,8 @@ from vgtok.lazy import lazy_names
 
 if TYPE_CHECKING:
     from vgtok.tokenize.calibrate import measure_table
-    from vgtok.tokenize.canvas import Canvas, fit_canvas
+    from vgtok.tokenize.canvas import Canvas, ImageLike, fit_canvas, read_image
     from vgtok.tokenize.geometry import CanvasPixels, Extent, Pyramid, nest, pool_bands
-    from vgtok.tokenize.images import ImageLike, read_image
     from vgtok.tokenize.retention import RetentionCurve, RetentionTable, load_table, shipped_tables
     from vgtok.tokenize.scores import SCORES, Scorer
     from vgtok.tokenize.split import GATES, Gate
@@ -44,9 +43,8 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "calibrate": ["measure_table"],
-        "canvas": ["Canvas", "fit_canvas"],
-        "geometry": ["Extent", "CanvasPixels", "Pyramid", "nest", "pool_bands"],
-        "images": ["ImageLike", "read_image"],
+        "canvas": ["Canvas", "ImageLike", "fit_canvas", "read_image"],
+        "geometry": ["CanvasPixels", "Extent", "Pyramid", "nest", "pool_bands"],
         "retention": ["RetentionCurve", "RetentionTable", "load_table", "shipped_tables"],
         "scores": ["SCORES", "Scorer"],
         "split": ["GATES", "Gate"],

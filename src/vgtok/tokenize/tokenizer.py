@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import BudgetError, InputError
-from vgtok.tokenize.canvas import Canvas, CanvasSize, check_size, fit_canvas
+from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, check_size, fit_canvas, read_image
 from vgtok.tokenize.count import exact_single_pass, exact_splits, target_count
 from vgtok.tokenize.geometry import CanvasPixels, Extent, Pyramid
-from vgtok.tokenize.images import ImageLike, read_image
 from vgtok.tokenize.scores import SCORES, Scorer
 from vgtok.tokenize.split import (
     GATES,

@@ -29,8 +29,7 @@ from vgtok.detect.training import LossKinds
 from vgtok.encode.loading import check_state
 from vgtok.errors import InputError, RunInterruptedError
 from vgtok.files import locked, write_text
-from vgtok.train.model import initial_model
-from vgtok.train.optimizer import ModelEma, best_precision, make_optimizer, set_learning_rate
+from vgtok.train.model import ModelEma, best_precision, initial_model, make_optimizer, set_learning_rate
 from vgtok.train.recipe import RECIPE_FILE, SYNTHETIC, Recipe, read_recipe
 from vgtok.train.run_folder import (
     MODEL_FILE,

@@ -12,8 +12,8 @@ from vgtok.data.synthetic import SceneConfig
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import model_from_state
+from vgtok.evaluate.detections import run_detector
 from vgtok.evaluate.evaluation import evaluate
-from vgtok.evaluate.inference import run_detector
 from vgtok.evaluate.protocols import protocol_for
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.train.recipe import SYNTHETIC, Recipe

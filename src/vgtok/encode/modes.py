@@ -1,10 +1,11 @@
-"""Run the encoder on the whole grid: the dense reference, a control, and all modes by name.
+"""Run an encoder dense, packed or as a control, by name, and count what each of these costs.
 
-The code shares no attention path with the packed encoder, so that their equality is a test of both.
+The dense mode is the reference the packed one is tested against.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,13 +14,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from vgtok.encode.attention import rotation
-from vgtok.encode.block import Attention, Route, draw_survivors
 from vgtok.encode.config import EncoderConfig
 from vgtok.encode.embed import lay_out, normalize, project_grid
-from vgtok.encode.encoder import Encoder, Features, valid_areas
-from vgtok.encode.packing import pack
+from vgtok.encode.encoder import Attention, Encoder, Features, Route, draw_survivors, valid_areas
+from vgtok.encode.packing import Groups, Packing, pack
 from vgtok.errors import InputError
 from vgtok.tokenize.canvas import Canvas
+from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
 
@@ -156,3 +157,102 @@ RUN_MODES: dict[str, Callable[[Encoder, Canvas, Tokenizer], Tensor]] = {
 def cell_similarity(features: Tensor, reference: Tensor) -> NDArray[np.float32]:
     """Return the cosine similarity of two (D, rows, columns) maps per cell, (rows, columns)."""
     return np.asarray(functional.cosine_similarity(features, reference, dim=0).cpu().numpy())
+
+
+class Flops(NamedTuple):
+    """FLOPs by part: before the first block, in the blocks' linear maps, and in attention proper."""
+
+    embedding: int
+    linear: int
+    attention: int
+
+
+def encoder_flops(mode: str, config: EncoderConfig, tokens: Tokens) -> Flops:
+    """Count the FLOPs of mode 'dense', 'packed' or 'control' for one image with this partition."""
+    rows, columns = config.grid_of(tokens.extent)
+    if mode == "dense":
+        return Flops(rows * columns * _patch_flops(config), *_grid_flops(config, rows, columns))
+    packing = pack([tokens], config)
+    blocks = _packed_flops(config, packing) if mode == "packed" else _grid_flops(config, rows, columns)
+    return Flops(_embedding_flops(config, packing), *blocks)
+
+
+def _patch_flops(config: EncoderConfig) -> int:
+    return 2 * 3 * config.patch**2 * config.dim
+
+
+def _embedding_flops(config: EncoderConfig, packing: Packing) -> int:
+    """Projection of the tokens and fusion; reading the position table is not counted."""
+    total = packing.slot.size * _patch_flops(config)
+    for size in config.fusion:
+        span = size // CELL
+        tokens = int((packing.span == span).sum())
+        total += tokens * span * span * _patch_flops(config)
+        while span > 1:
+            span //= 2
+            total += tokens * span * span * 2 * 4 * config.dim**2
+        total += tokens * 2 * config.dim**2
+    return total
+
+
+def _projection_flops(config: EncoderConfig) -> int:
+    """One token through q, k, v and the output projection."""
+    return 2 * 4 * config.dim**2
+
+
+def _mlp_flops(config: EncoderConfig) -> int:
+    """One token through the MLP."""
+    return 2 * (3 if config.mlp == "swiglu" else 2) * config.dim * config.hidden
+
+
+def _packed_flops(config: EncoderConfig, packing: Packing) -> tuple[int, int]:
+    linear = config.depth * len(packing) * (_projection_flops(config) + _mlp_flops(config))
+    groups = (packing.images if config.is_global(block) else packing.windows for block in range(config.depth))
+    return linear, sum(_attention_flops(config, group) for group in groups)
+
+
+def _attention_flops(config: EncoderConfig, groups: Groups) -> int:
+    """Logits and weighted sums of every query with every key of its group, virtual key included."""
+    lengths = np.array(groups.lengths, dtype=np.int64)
+    keys = lengths + (np.array(groups.padding) > 0)
+    return int((4 * lengths * keys * config.dim).sum())
+
+
+def _grid_flops(config: EncoderConfig, rows: int, columns: int) -> tuple[int, int]:
+    """Blocks on every cell; projections and attention run on padded windows."""
+    cells = rows * columns + config.prefix
+    linear = attention = 0
+    for block in range(config.depth):
+        windows, inside = 1, cells
+        if not config.is_global(block):
+            assert config.window is not None
+            windows = -(-rows // config.window) * -(-columns // config.window)
+            inside = config.window**2
+        linear += windows * inside * _projection_flops(config) + cells * _mlp_flops(config)
+        attention += 4 * windows * inside * inside * config.dim
+    return linear, attention
+
+
+# Threads and memory of a run.
+
+
+def default_threads() -> int:
+    """Return the number of threads torch uses for one operation."""
+    return torch.get_num_threads()
+
+
+def peak_megabytes(run: Callable[[], object]) -> float:
+    """Return the peak memory in MB of the CPU tensors that `run` allocates."""
+    from torch.profiler import ProfilerActivity, profile
+
+    # The profiler records every call of the CPU allocator, also for scratch space inside kernels.
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        run()
+    assert profiler.profiler is not None
+    changes = [
+        (event.start_ns(), event.nbytes())
+        for event in profiler.profiler.kineto_results.events()
+        if event.name() == "[memory]"
+    ]
+    alive = np.cumsum([change for _, change in sorted(changes)])
+    return float(max(alive.max(initial=0), 0)) / 1e6

@@ -9,8 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tests.encode.small import frame, partition, small_encoder
 from vgtok.encode.config import configuration
-from vgtok.encode.dense import encode_control, encode_dense
-from vgtok.encode.flops import encoder_flops, peak_megabytes
+from vgtok.encode.modes import encode_control, encode_dense, encoder_flops, peak_megabytes
 
 
 @pytest.mark.parametrize("family", ["eva02-tiny", "vit-tiny"])

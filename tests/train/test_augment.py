@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from vgtok.data.augment import HorizontalFlip, Photometric, Sample
 from vgtok.errors import InputError
+from vgtok.train.samples import HorizontalFlip, Photometric, Sample
 
 
 def sample(boxes: list[list[float]], ignored: list[list[float]], size: tuple[int, int] = (64, 48)) -> Sample:

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from vgtok.errors import InputError
-from vgtok.tokenize.images import read_image
+from vgtok.tokenize.canvas import read_image
 
 GRADIENT = np.stack(np.broadcast_arrays(*np.ogrid[0:40, 0:60], 7), axis=-1).astype(np.uint8)
 
