@@ -1,7 +1,8 @@
 """Parts of a data set: by image, by class, evenly spaced, or whole sequences held out for validation."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -110,19 +111,34 @@ def sequence_of(image: Path) -> str:
     return (image.parent / (name if underscore else _FRAME_NUMBER.sub("", image.stem))).as_posix()
 
 
-def kept_apart(images: Sequence[Path], count: int) -> list[int]:
-    """Return at least `count` images in whole sequences, each at most `count` / 4 long; deterministic.
+def kept_apart(images: Sequence[Path], count: int, labels: Sequence[Sequence[int]] | None = None) -> list[int]:
+    """Return at least `count` of the images, in whole sequences; the same ones every time.
 
-    If all sequences are longer, the shortest are taken.
+    Sequences longer than a quarter of `count` are taken last. With the `labels` in each image, classes come first: as
+    long as it occurs in two sequences, one of them is taken.
     """
     members: dict[str, list[int]] = {}
     for index, image in enumerate(images):
         members.setdefault(sequence_of(image), []).append(index)
-    # An order independent of names, long sequences last.
+    # Hash the names, so that the order has nothing to do with them.
     order = sorted(members, key=lambda name: (max(len(members[name]), count // 4), crc32(name.encode())))
+    if labels is not None:
+        order = _classes_first(
+            order, {name: {label for index in members[name] for label in labels[index]} for name in order}
+        )
     apart: list[int] = []
     for name in order:
         if len(apart) >= count:
             break
         apart += members[name]
     return sorted(apart)
+
+
+def _classes_first(order: Sequence[str], classes: Mapping[str, set[int]]) -> list[str]:
+    """Return the sequences with, at the front, those that show every class that two of them show, rare ones first."""
+    frequency = Counter(label for shown in classes.values() for label in shown)
+    front: list[str] = []
+    for label, _ in sorted(frequency.items(), key=lambda item: item[1]):
+        if frequency[label] > 1 and not any(label in classes[name] for name in front):
+            front.append(next(name for name in order if label in classes[name]))
+    return [*front, *(name for name in order if name not in front)]

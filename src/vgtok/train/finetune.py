@@ -7,7 +7,7 @@ follow from the data and the time you give. A folder holds one finetune; the sam
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,10 @@ from vgtok.detect.detector import Detector
 from vgtok.detect.loading import find_detector
 from vgtok.detect.saving import CARD_FILE, is_saved, load_detector, model_card, read_config, save_detector
 from vgtok.errors import InputError
+from vgtok.evaluate.detections import run_detector
 from vgtok.evaluate.evaluation import Evaluation, apply_protocol, evaluate_scored, find_mistakes
-from vgtok.evaluate.inference import run_detector
 from vgtok.evaluate.protocols import protocol_for
-from vgtok.files import read_json, write_text
+from vgtok.files import read_json, read_lines, write_text
 from vgtok.tokenize.geometry import ROOT
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.train.loop import set_up, train
@@ -35,6 +35,9 @@ from vgtok.train.run_to_model import HISTORY_FILE, detector_from_run, training_h
 
 PLAN_FILE = "finetune.json"
 """What a folder was finetuned with, and the recipe that was chosen."""
+
+APART_FILE = "validation.txt"
+"""The images kept apart for validation where the data has no validation split."""
 
 _RUN, _MODEL, _REPORT = "run", "model", "report"
 _CROP, _BATCH = 512, 4
@@ -107,7 +110,7 @@ def finetune(
     detector = detector_from_run(source)
     images = _validation_part(recipe)
     evaluation = _report(detector, images, recipe, out / _REPORT)
-    row = {"protocol": evaluation.protocol, "images": evaluation.images, "head": detector.head}
+    row = {"protocol": evaluation.protocol.name, "images": evaluation.images, "head": detector.head}
     detector.evaluations = ({**row, "budget": recipe.evaluate_budget, **evaluation.metrics},)
     save_detector(detector, out / _MODEL, half=True)
     card = model_card(read_config(out / _MODEL), out.name)
@@ -144,9 +147,13 @@ def _new_plan(out: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     if not is_saved(start):
         detector.model = with_classes(detector.model, dataset.names, kept)
         save_detector(detector, start)
+    apart = out / APART_FILE
+    if not validation:
+        write_text(apart, "".join(f"{image}\n" for image in _set_aside(dataset)))
     recipe = _recipe(dataset, detector, training, validation, str(start), asked["budget"])
+    recipe = recipe if validation else replace(recipe, held_out_file=str(apart))
     if asked["epochs"] is not None:
-        steps = -(-asked["epochs"] * (len(dataset.images) - recipe.held_out) // recipe.batch)
+        steps = -(-asked["epochs"] * len(dataset.images) // recipe.batch)
         recipe = _with_steps(recipe, steps, 50)
     else:
         seconds = 60.0 * asked["minutes"]
@@ -177,11 +184,7 @@ def _recipe(
     dataset: AnnotatedDataset, detector: Detector, data: str, validation: str, start: str, budget: float | None
 ) -> Recipe:
     """Return the recipe but for its length."""
-    count = len(dataset.images)
     canvas = _canvas(dataset, detector)
-    apart = 0 if validation else max(1, round(_APART * count))
-    if count - apart < 1:
-        raise InputError(f"data: {count} images are too few to train on and to validate; name more, or --validation")
     cropped = min(canvas) > _CROP
     budgets = _BUDGETS if budget is None else (budget, budget, 1.0)
     return Recipe(
@@ -192,7 +195,6 @@ def _recipe(
         init_from=start,
         data=data,
         validation=validation,
-        held_out=apart,
         canvas=canvas,
         scale_min=0.8,
         scale_max=1.25,
@@ -212,10 +214,25 @@ def _recipe(
     )
 
 
+def _set_aside(dataset: AnnotatedDataset) -> list[Path]:
+    """Return the images to validate on: a fifth of them, whole sequences, every class that two sequences show.
+
+    Of a single sequence it is the last fifth, which shares as little as can be with the rest.
+    """
+    count = len(dataset.images)
+    labels = [dataset.annotations(index).labels.tolist() for index in range(count)]
+    images = [Path(image) for image in dataset.images]
+    wanted = max(1, round(_APART * count))
+    apart = kept_apart(images, wanted, labels)
+    if count < 2:
+        raise InputError(f"data: {count} images are too few to train on and to validate; name --validation")
+    if len(apart) > count // 2:
+        apart = list(range(count - wanted, count))
+    return [images[index] for index in apart]
+
+
 def _with_steps(recipe: Recipe, steps: int, images: int) -> Recipe:
     """Return the recipe with a length, and everything that follows from it."""
-    from dataclasses import replace
-
     steps = min(max(steps, _LEAST_STEPS), _MOST_STEPS)
     every = max(1, steps // _EVALUATIONS)
     return replace(
@@ -263,12 +280,11 @@ def _seconds_per_image(detector: Detector, dataset: AnnotatedDataset, recipe: Re
 
 def _validation_part(recipe: Recipe) -> AnnotatedDataset:
     """Return all validation images of a recipe, at most 500."""
-    if recipe.validation:
-        images = open_annotated(recipe.validation)
-        indices: Sequence[int] = range(len(images.images))
-    else:
-        images = open_annotated(recipe.data)
-        indices = kept_apart([Path(image) for image in images.images], recipe.held_out)
+    images = open_annotated(recipe.validation or recipe.data)
+    indices: Sequence[int] = range(len(images.images))
+    if recipe.held_out_file:
+        apart = set(read_lines(Path(recipe.held_out_file)))
+        indices = [index for index in indices if str(images.images[index]) in apart]
     step = -(-len(indices) // _FINAL_IMAGES)
     part = Subset(images, tuple(indices[::step]))
     return of_classes(part, recipe.classes) if recipe.classes else part
@@ -284,7 +300,7 @@ def _report(detector: Detector, images: AnnotatedDataset, recipe: Recipe, folder
     scored = apply_protocol(images, ran.detections, rules)
     result = evaluate_scored(images.name, scored, len(ran.detections), rules)
     origin = {
-        "source": recipe.validation or f"{recipe.held_out} images kept apart",
+        "source": recipe.validation or f"{APART_FILE}: images kept apart",
         "model": "finetuned",
         "head": detector.head,
         "budget": recipe.evaluate_budget,

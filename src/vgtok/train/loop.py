@@ -28,7 +28,7 @@ from vgtok.detect.model import CoDetr
 from vgtok.detect.training import LossKinds
 from vgtok.encode.loading import check_state
 from vgtok.errors import InputError, RunInterruptedError
-from vgtok.files import locked, write_text
+from vgtok.files import locked, read_lines, write_text
 from vgtok.train.model import ModelEma, best_precision, initial_model, make_optimizer, set_learning_rate
 from vgtok.train.recipe import RECIPE_FILE, SYNTHETIC, Recipe, read_recipe
 from vgtok.train.run_folder import (
@@ -338,7 +338,11 @@ def _open_data(recipe: Recipe) -> TrainingData:
         raise InputError("data: this recipe needs a data set; use --set data=visdrone:DIR or another")
     dataset = open_annotated(recipe.data)
     count = len(dataset.images)
-    held_out = kept_apart([Path(image) for image in dataset.images], recipe.held_out)
+    if recipe.held_out_file:
+        apart = set(read_lines(Path(recipe.held_out_file)))
+        held_out = [index for index, image in enumerate(dataset.images) if str(image) in apart]
+    else:
+        held_out = kept_apart([Path(image) for image in dataset.images], recipe.held_out)
     training = sorted(set(range(count)) - set(held_out))
     return TrainingData(dataset, training, held_out, recipe.classes or dataset.names)
 

@@ -72,6 +72,7 @@ class Recipe:
     data: str = _data("", "Training data as for `vgtok evaluate`, or 'synthetic'.")
     validation: str = _data("", "Validation data; held_out training images if empty.")
     held_out: int = _data(0, "Training images set aside for validation.")
+    held_out_file: str = _data("", "Text file of training images to set aside, one per line, instead of held_out.")
     canvas: tuple[int, int] = _data(DEFAULT_CANVAS, "Canvas that images are resized to, as WIDTHxHEIGHT.")
     scale_min: float = _data(1.0, "Smallest random factor applied to the canvas.")
     scale_max: float = _data(1.0, "Largest random factor applied to the canvas.")
