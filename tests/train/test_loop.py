@@ -166,7 +166,7 @@ def test_checkpoints_of_nobody_knows_what_are_refused(straight: Path, tmp_path: 
     run = tmp_path / "run"
     shutil.copytree(straight, run)
     (run / "recipe.json").unlink()
-    with pytest.raises(InputError, match=r"holds checkpoints and no recipe.json"):
+    with pytest.raises(InputError, match=r"holds checkpoints but no recipe.json"):
         loop.train(small_recipe(steps=27, learning_rate=0.5), run)
     (run / "recipe.json").write_bytes(b"\xff")
     with pytest.raises(InputError, match=r"recipe.json: cannot be read as a recipe"):
