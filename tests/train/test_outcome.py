@@ -96,6 +96,44 @@ def test_the_losses_are_those_of_the_run(run: Path) -> None:
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="neither a training run"):
         detector_of(tmp_path)
-    result = CliRunner().invoke(app, ["convert", "run", str(tmp_path), str(tmp_path / "m"), "--evaluation", "nowhere"])
-    assert result.exit_code == 1
-    assert "not what vgtok evaluate --json prints" in str(result.exception)
+    for data, message in (
+        (None, "cannot be read"),
+        (b"{", "not a json file"),
+        (b"[]", "not what vgtok evaluate --json prints"),
+        (b"{}", "not what vgtok evaluate --json prints"),
+    ):
+        evaluation = tmp_path / "evaluation.json"
+        if data is not None:
+            evaluation.write_bytes(data)
+        words = ["convert", "run", str(tmp_path), str(tmp_path / "m"), "--evaluation", str(evaluation)]
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 1
+        assert f"evaluation.json: {message}" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("recipe.json", b"[]"),
+        ("recipe.json", b"[" * 100_000),
+        ("recipe.json", b"{}"),
+        ("model.json", b"[]"),
+        ("model.json", b"\xff"),
+        ("model.json", b"[" * 100_000),
+        ("step-000003/average.safetensors", b"cut short"),
+    ],
+)
+def test_a_damaged_run_is_refused_in_one_line(run: Path, tmp_path: Path, name: str, data: bytes) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / name).write_bytes(data)
+    with pytest.raises(InputError, match="neither a training run") as refused:
+        detector_of(tmp_path / "run")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_damaged_report_is_left_out_of_the_history(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    lines = metrics.read_bytes().splitlines(keepends=True)
+    metrics.write_bytes(lines[0] + b"\xff\xfe\n" + b"".join(lines[2:]))
+    assert [line.split(",")[0] for line in training_history(tmp_path / "run").splitlines()[1:]] == ["1", "3"]

@@ -101,11 +101,10 @@ def run(
 def _measured(path: Path) -> dict[str, Any]:
     """The row of a model card one evaluation makes."""
     document = read_json(path)
-    try:
-        columns = ("protocol", "images", "head", "budget", "AP", "AP50", "AP75", "APS", "APM", "APL")
-        return {name: document[name] for name in columns if document.get(name) is not None}
-    except (AttributeError, TypeError) as error:
-        raise InputError(f"{path}: not what vgtok evaluate --json prints ({error})") from None
+    if not isinstance(document, dict) or "protocol" not in document:
+        raise InputError(f"{path}: not what vgtok evaluate --json prints")
+    columns = ("protocol", "images", "head", "budget", "AP", "AP50", "AP75", "APS", "APM", "APL")
+    return {name: document[name] for name in columns if document.get(name) is not None}
 
 
 @app.command("co-detr")

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -11,7 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from vgtok.errors import InputError
 from vgtok.files import write_text
+from vgtok.journal import is_number, parsed
 
 METRICS = "metrics.jsonl"
 _LINE_EVERY = 30.0
@@ -25,7 +27,7 @@ class Journal:
         self.path, self.steps = run / METRICS, steps
         entries = [entry for entry in read_metrics(run) if entry["step"] <= step]
         write_text(self.path, "".join(json.dumps(entry) + "\n" for entry in entries))
-        self.file = self.path.open("a")
+        self.file = self.path.open("ab")
         self.board = _board(run, step)
         self.console = Console(stderr=True)
         self.bar = Progress(
@@ -48,14 +50,19 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.bar.stop()
-        self.file.close()
+        # On a full disk it would fail once more to write what it has said it could not.
+        with suppress(OSError):
+            self.file.close()
         if self.board is not None:
             self.board.close()
 
     def write(self, entry: Mapping[str, Any]) -> None:
         """Add an entry, which has a `step`, to the file and its numbers to TensorBoard."""
-        self.file.write(json.dumps(entry) + "\n")
-        self.file.flush()
+        try:
+            self.file.write(json.dumps(entry).encode() + b"\n")
+            self.file.flush()
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be written ({error.strerror or error})") from None
         if self.board is not None:
             for name, value in entry.items():
                 if name != "step" and isinstance(value, int | float):
@@ -82,17 +89,21 @@ class Journal:
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """The entries of a run's metrics file, oldest first; a line a kill cut short is left out."""
+    """The entries of a run's metrics file, oldest first; a damaged line costs its entry alone."""
     path = run / METRICS
-    if not path.is_file():
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
         return []
-    entries = []
-    for line in path.read_text().splitlines():
-        try:
-            entries.append(json.loads(line))
-        except ValueError:
-            break
-    return entries
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    return [entry for line in lines if (entry := parsed(line)) is not None and _is_report(entry)]
+
+
+def _is_report(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry is numbers, among them those that are read from every report, or from that of a step."""
+    needed = {"step", "lessons", "seconds"} if "loss" in entry else {"step"}
+    return needed <= entry.keys() and all(is_number(value) for value in entry.values())
 
 
 def _board(run: Path, step: int) -> Any:

@@ -2,11 +2,11 @@
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from vgtok.detect.config import DetectorConfig
@@ -15,9 +15,10 @@ from vgtok.detect.heads import Head
 from vgtok.detect.hub import load, shipped_models
 from vgtok.detect.saving import filled, read_config
 from vgtok.errors import InputError, VGTokError
+from vgtok.files import read_json
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.train.journal import read_metrics
-from vgtok.train.recipe import RECIPE_FILE
+from vgtok.train.recipe import RECIPE_FILE, read_recipe
 from vgtok.train.state import MODEL_FILE, checkpoints
 
 HISTORY_FILE = "training.csv"
@@ -38,12 +39,12 @@ def detector_of(
     """
     run, checkpoint = _places(source)
     try:
-        config = DetectorConfig.from_dict(json.loads((run / MODEL_FILE).read_text(encoding="utf-8")))
+        config = DetectorConfig.from_dict(read_json(run / MODEL_FILE))
         recipe = _recipe(run)
-        canvas, preferred = recipe["canvas"], recipe.get("head", "query")
+        canvas, preferred = recipe["canvas"], recipe["head"]
         budget = min(recipe["budgets"], key=lambda share: abs(share - DEFAULT_BUDGET))
         weights = load_file(checkpoint / "average.safetensors")
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise InputError(f"{source}: neither a training run with a checkpoint nor one of them ({error})") from None
     model = filled(config, weights, str(checkpoint))
     sides = int(canvas[0]), int(canvas[1])
@@ -130,5 +131,4 @@ def _places(source: Path) -> tuple[Path, Path]:
 
 
 def _recipe(run: Path) -> dict[str, Any]:
-    recipe: dict[str, Any] = json.loads((run / RECIPE_FILE).read_text(encoding="utf-8"))
-    return recipe
+    return read_recipe(run / RECIPE_FILE).to_dict()
