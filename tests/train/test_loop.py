@@ -20,6 +20,7 @@ from accelerate import Accelerator
 from vgtok.detect.saving import save_detector
 from vgtok.detect.training import LossKinds
 from vgtok.errors import InputError
+from vgtok.files import locked
 from vgtok.train import loop
 from vgtok.train.journal import read_metrics
 from vgtok.train.lessons import Lessons
@@ -152,6 +153,23 @@ def test_the_folder_of_another_recipe_is_refused_by_what_differs(straight: Path)
     with pytest.raises(InputError, match=r"classes car there, car,van here"):
         loop.train(small_recipe(classes=("car", "van")), straight)
     assert (straight / "recipe.json").read_bytes() == kept
+
+
+def test_checkpoints_of_nobody_knows_what_are_refused(straight: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(straight, run)
+    (run / "recipe.json").unlink()
+    with pytest.raises(InputError, match=r"holds checkpoints and no recipe.json"):
+        loop.train(small_recipe(steps=27, rate=0.5), run)
+    (run / "recipe.json").write_bytes(b"\xff")
+    with pytest.raises(InputError, match=r"recipe.json: cannot be read as a recipe"):
+        loop.train(small_recipe(steps=27, rate=0.5), run)
+
+
+def test_two_runs_into_one_folder_are_refused(tmp_path: Path) -> None:
+    with locked(tmp_path / ".vgtok-lock", tmp_path), pytest.raises(InputError, match="another run is writing there"):
+        loop.train(small_recipe(steps=1), tmp_path)
+    assert loop.train(small_recipe(steps=1), tmp_path) == tmp_path / "step-000001"
 
 
 def test_a_run_may_become_longer_and_be_watched_otherwise(straight: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import json
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -27,7 +27,7 @@ from vgtok.detect.model import CoDetr
 from vgtok.detect.training import LossKinds
 from vgtok.encode.loading import check_state
 from vgtok.errors import InputError, RunInterruptedError
-from vgtok.files import write_text
+from vgtok.files import locked, write_text
 from vgtok.train.journal import Journal
 from vgtok.train.lessons import Lesson, Lessons
 from vgtok.train.model import initial_model
@@ -86,6 +86,13 @@ def train(recipe: Recipe, run: Path) -> Path | None:
             f"batch: {passes} passes of {recipe.images_per_pass} images do not divide among "
             f"{accelerator.num_processes} processes"
         )
+    # Of several processes the first is the one that writes.
+    with locked(run / ".vgtok-lock", run) if accelerator.is_main_process else nullcontext():
+        return _train(recipe, run, accelerator, material, steps)
+
+
+def _train(recipe: Recipe, run: Path, accelerator: Accelerator, material: Material, steps: int) -> Path | None:
+    """Follow a recipe for so many steps in a folder that no other run writes to."""
     _refuse_another_recipe(recipe, run)
     set_seed(recipe.seed)
     model = initial_model(recipe, material.names).to(accelerator.device)
@@ -274,8 +281,13 @@ def _material(recipe: Recipe) -> Material:
 
 def _refuse_another_recipe(recipe: Recipe, run: Path) -> None:
     """A folder holds one run: a checkpoint of other settings is not gone on with."""
-    if newest(run) is None or not (run / RECIPE_FILE).is_file():
+    if newest(run) is None:
         return
+    if not (run / RECIPE_FILE).is_file():
+        raise InputError(
+            f"{run}: holds checkpoints and no {RECIPE_FILE} that says how they came about; choose another --out, or "
+            "delete it"
+        )
     stored = read_recipe(run / RECIPE_FILE).to_dict()
     wanted = recipe.to_dict()
     differing = [name for name in wanted if stored[name] != wanted[name] and name not in _CHANGEABLE]
