@@ -198,6 +198,8 @@ def test_the_head_a_model_prefers_is_saved_with_it(tmp_path: Path) -> None:
         {"preprocessing": {"canvas": [192, "128"]}},
         {"licence": None, "weights": []},
         {"head": ["query"]},
+        {"budget": 10**400},
+        {"budget": 7},
     ],
 )
 def test_a_damaged_configuration_is_one_line(tmp_path: Path, changes: dict[str, Any]) -> None:

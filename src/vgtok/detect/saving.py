@@ -86,7 +86,7 @@ def load_detector(folder: str | Path) -> Detector:
         encoder = config.encoder_config()
     except InputError as error:
         raise InputError(f"{origin}: damaged model configuration ({error})") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"{origin}: damaged model configuration ({error!r})") from None
     if normalised != (encoder.mean, encoder.std):
         raise InputError(f"{origin}: mean and std differ from those of encoder '{config.encoder}'; save the model anew")
