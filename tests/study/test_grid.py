@@ -29,6 +29,15 @@ def test_every_cell_is_finetuned_once_and_read_back(tmp_path: Path, monkeypatch:
     assert measure(SMALL, tmp_path) == first
 
 
+@pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b'{"AP": 1.0}', b'{"AP": 1.0, "AP50": "x"}'])
+def test_damaged_scores_are_none(tmp_path: Path, data: bytes) -> None:
+    assert study._known_scores(tmp_path / "scores.json") is None
+    (tmp_path / "scores.json").write_bytes(data)
+    assert study._known_scores(tmp_path / "scores.json") is None
+    (tmp_path / "scores.json").write_text('{"AP": 1, "AP50": 2.5}')
+    assert study._known_scores(tmp_path / "scores.json") == {"AP": 1.0, "AP50": 2.5}
+
+
 def test_another_number_of_scenes_is_scored_anew_without_training(tmp_path: Path) -> None:
     measure(SMALL, tmp_path)
     weights = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("average.safetensors")}

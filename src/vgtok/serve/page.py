@@ -42,7 +42,7 @@ def mount_page(
         show_error=False,
         enable_monitoring=False,
         theme=theme,
-        css=(files("vgtok.serve") / "page.css").read_text(),
+        css=(files("vgtok.serve") / "page.css").read_text(encoding="utf-8"),
     )
 
 

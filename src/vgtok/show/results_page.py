@@ -1,14 +1,19 @@
 """One Markdown page over a folder of results: every study and benchmark that lies there, with table, notes and plot."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vgtok.errors import InputError
+from vgtok.files import read_json
+
+_OF_A_STUDY = {"title", "data", "images", "ran_at", "vgtok", "rows", "notes"}
+
 
 def results_page(folder: Path) -> str:
-    """The page for the `*.json` files of a folder, studies first, then benchmarks."""
-    documents = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
+    """The page for the `*.json` files of a folder, studies first, then benchmarks; other files are left out."""
+    found = {path.stem: _document(path) for path in sorted(folder.glob("*.json"))}
+    documents = {name: document for name, document in found.items() if document is not None}
     studies = {name: document for name, document in documents.items() if "study" in document}
     benchmarks = {name: document for name, document in documents.items() if "study" not in document}
     parts = [
@@ -19,6 +24,21 @@ def results_page(folder: Path) -> str:
         *(_benchmark(name, document) for name, document in benchmarks.items()),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _document(path: Path) -> dict[str, Any] | None:
+    """The results in a file; None where it is damaged or holds something else."""
+    try:
+        document = read_json(path)
+    except InputError:
+        return None
+    if not isinstance(document, dict) or ("study" in document and not document.keys() >= _OF_A_STUDY):
+        return None
+    rows = document.get("rows", [{}])
+    whole = (
+        isinstance(rows, list) and rows and all(isinstance(row, dict) and row.keys() == rows[0].keys() for row in rows)
+    )
+    return document if document and whole else None
 
 
 def _study(name: str, document: Mapping[str, Any], folder: Path) -> str:

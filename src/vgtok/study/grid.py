@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from vgtok.detect.saving import is_saved, save_detector
+from vgtok.errors import InputError
 from vgtok.evaluate.statistics import RUNS, mean_and_deviation, pooled_deviation, seed_floor
-from vgtok.files import write_text
+from vgtok.files import read_json, write_text
+from vgtok.journal import is_number
 from vgtok.study.paper_accuracy import FUSED, FUSED_GATED, GATED, SINGLE_PASS, TOP_HAT, TRAINED, TRAINED_EFFECT
 from vgtok.study.result import PALETTE, RENDERED, Inputs, Read, Result, Row, Study
 from vgtok.study.sources import TRAINING, code_digest
@@ -93,8 +95,8 @@ def _finetuned(
     place = folder / f"{label}-{budget:.2f}-{seed}"
     # Finetunes do not depend on how many scenes they are scored on; scores do.
     done = place / f"scores-{grid.scenes}.json"
-    if done.is_file():
-        return {metric: float(value) for metric, value in json.loads(done.read_text(encoding="utf-8")).items()}
+    if (known := _known_scores(done)) is not None:
+        return known
     recipe = replace(
         base,
         name=place.name,
@@ -116,6 +118,17 @@ def _finetuned(
     found = score(detector.model.config, detector.model.state_dict(), recipe, images)
     write_text(done, json.dumps(found) + "\n")
     return found
+
+
+def _known_scores(path: Path) -> dict[str, float] | None:
+    """The scores in a file; None where there is none, or a damaged one."""
+    try:
+        scores = read_json(path)
+    except InputError:
+        return None
+    if not isinstance(scores, dict) or not all(is_number(scores.get(metric)) for metric in _METRICS):
+        return None
+    return {metric: float(value) for metric, value in scores.items() if is_number(value)}
 
 
 def report(grid: Grid, scores: Mapping[tuple[str, float], Sequence[Mapping[str, float]]]) -> Result:

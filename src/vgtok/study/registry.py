@@ -3,7 +3,6 @@
 Studies load on first use.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from vgtok.errors import InputError
+from vgtok.files import read_json
 from vgtok.study.environment import data_problem, weights_problem
 from vgtok.study.result import DEIT_WEIGHTS, RENDERED, Study
 
@@ -147,6 +147,7 @@ def data_present(name: str) -> bool:
 def last_run(study: str, results: Path) -> str | None:
     """The day the study was last written to a results folder, as its own file says."""
     try:
-        return str(json.loads((results / f"{study}.json").read_text(encoding="utf-8"))["ran_at"])[:10]
-    except (OSError, ValueError, KeyError):
+        document = read_json(results / f"{study}.json")
+    except InputError:
         return None
+    return str(document["ran_at"])[:10] if isinstance(document, dict) and "ran_at" in document else None
