@@ -37,7 +37,8 @@ from vgtok.evaluate.predictions import read_predictions
 from vgtok.export.description import Description
 from vgtok.journal import Journal
 from vgtok.tokenize.images import read_image
-from vgtok.train.recipe import Recipe
+from vgtok.train.outcome import training_history
+from vgtok.train.recipe import Recipe, read_recipe
 
 SEEDS = Path(__file__).parent / "seeds"
 IMAGE = "image"
@@ -72,18 +73,20 @@ def kinds(folder: Path) -> dict[str, Kind]:
     save_file(tensors, folder / "seed.safetensors")
     made = [
         Kind(IMAGE, files, mutate_bytes, _image, 0),
-        Kind("visdrone", _VISDRONE, mutate_fields, _visdrone, 5000),
-        Kind("coco", [_json(_COCO)], mutate_json, _coco, 5500),
-        Kind("yolo-labels", [b"0 0.5 0.5 0.1 0.2\n1 0.25 0.25 1e-1 .5\n"], mutate_fields, _yolo_labels, 4000),
+        Kind("visdrone", _VISDRONE, mutate_fields, _visdrone, 4000),
+        Kind("coco", [_json(_COCO)], mutate_json, _coco, 5000),
+        Kind("yolo-labels", [b"0 0.5 0.5 0.1 0.2\n1 0.25 0.25 1e-1 .5\n"], mutate_fields, _yolo_labels, 3500),
         Kind("yolo-yaml", [_YAML, _YAML.replace(b"[car, van]", b"{0: car, 7: van}")], mutate_fields, _yolo_yaml, 4000),
-        Kind("predictions", [_json(_PREDICTIONS)], mutate_json, _predictions, 6000),
+        Kind("predictions", [_json(_PREDICTIONS)], mutate_json, _predictions, 5000),
         Kind("table", [_json(_TABLE.to_document())], mutate_json, _retention, 4000),
         Kind("recipe", _RECIPE, mutate_fields, _recipe, 4000),
+        Kind("recipe-file", [_json(Recipe("fuzz", "co-detr-vit-tiny").to_dict())], mutate_json, _recipe_file, 1000),
+        Kind("metrics", [_lines(*_METRICS)], mutate_lines, _metrics, 1000),
         Kind("journal-pictures", [_lines(_SETTINGS, *_ENTRIES)], mutate_lines, _pictures, 2000),
         Kind("journal-frames", [_lines(_HEADER, *_FRAMES)], mutate_lines, _frames, 2000),
         Kind("journal-calibrate", [_lines(_SWEPT, *_MEASURED)], mutate_lines, _measured, 2000),
         Kind("onnx", [_json(_DESCRIPTION)], mutate_json, _description, 4000),
-        Kind("model", [(folder / "model" / "config.json").read_bytes()], mutate_json, _model, 500),
+        Kind("model", [(folder / "model" / "config.json").read_bytes()], mutate_json, _model, 1500),
         Kind("safetensors", [(folder / "seed.safetensors").read_bytes()], mutate_bytes, _safetensors, 2500),
         Kind("pth", [(folder / f"{n}.pth").read_bytes() for n in ("seed", "old")], mutate_bytes, _pth, 1500),
         Kind("arguments", [b""], make_arguments, run_arguments, 3000),
@@ -127,6 +130,29 @@ _RECIPE = [
     b"steps=4",
     b"weight_decay=0.1",
     b"rank=.2",
+]
+_METRICS = [
+    {
+        "step": 1,
+        "lessons": 2,
+        "seconds": 0.5,
+        "objects": 9,
+        "tokens": 80,
+        "query/class": 1.5,
+        "loss": 3.5,
+        "rate": 1e-3,
+    },
+    {"step": 1, "lessons": 2, "AP": 0.5, "AP50": 1.5},
+    {
+        "step": 2,
+        "lessons": 4,
+        "seconds": 1.0,
+        "objects": 7,
+        "tokens": 80,
+        "query/class": 1.0,
+        "loss": 2.5,
+        "rate": 1e-3,
+    },
 ]
 _SETTINGS = {"model": "small", "budget": 0.4}
 _RECORD = {
@@ -201,6 +227,16 @@ def _recipe(data: bytes, folder: Path) -> None:
     for value in changed.to_dict().values():
         for number in value if isinstance(value, tuple) else (value,):
             assert not isinstance(number, float) or math.isfinite(number), f"{name}={text} is taken"
+
+
+def _recipe_file(data: bytes, folder: Path) -> None:
+    (folder / "recipe.json").write_bytes(data)
+    read_recipe(folder / "recipe.json")
+
+
+def _metrics(data: bytes, folder: Path) -> None:
+    (folder / "metrics.jsonl").write_bytes(data)
+    training_history(folder / "step-000002")
 
 
 def _pictures(data: bytes, folder: Path) -> None:
