@@ -28,7 +28,7 @@ from vgtok.serve.limits import Limits
 from vgtok.serve.server import DEFAULT_PLACES
 from vgtok.serve.turns import Turns
 
-from .conftest import Running, connected, picture
+from .conftest import Running, ask, connected, picture
 
 
 def post(
@@ -182,21 +182,14 @@ def test_a_full_queue_turns_away_at_once() -> None:
 
 
 def test_the_schema_is_served_and_nothing_else_is(server: Running, tmp_path: Path) -> None:
-    connection = http.client.HTTPConnection(urlsplit(server.address).netloc, timeout=120)
-
-    def get(path: str) -> tuple[int, bytes]:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        return response.status, response.read()
-
-    document = json.loads(get("/api/openapi.json")[1])
+    document = json.loads(ask(server.address, "GET", "/api/openapi.json")[2])
     assert set(document["paths"]) == {"/api/tokenize", "/api/detect", "/health"}
     operation = document["paths"]["/api/detect"]["post"]
-    names = [parameter["name"] for parameter in operation["parameters"]]
-    assert names == ["budget", "rank", "scorer", "splitter", "score_threshold", "name", "pictures"]
+    # Each once; whether those of a dependency come first or last differs between releases of the framework.
+    names = sorted(parameter["name"] for parameter in operation["parameters"])
+    assert names == ["budget", "name", "pictures", "rank", "score_threshold", "scorer", "splitter"]
     assert {"200", "400", "413", "415", "503"} <= set(operation["responses"])
     (tmp_path / "secret.txt").write_text("secret")
     for path in (f"/gradio_api/file={tmp_path}/secret.txt", f"/gradio_api/file={server.model}/config.json"):
-        assert get(path)[0] == 403
+        assert ask(server.address, "GET", path)[0] == 403
     assert server.address.startswith("http://127.0.0.1:")
-    connection.close()
