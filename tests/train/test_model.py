@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -9,8 +10,10 @@ import torch
 from tests.detect.public_layout import public_layout
 from tests.detect.small_models import ENCODER, SMALL, small_detector, small_model
 from tests.encode.small import frame, partition
+from vgtok.data.dataset import AnnotatedDataset
 from vgtok.data.visdrone import NAMES
 from vgtok.detect.checkpoint import convert_co_detr
+from vgtok.detect.detector import Detector
 from vgtok.detect.model import CoDetr
 from vgtok.detect.saving import load_detector, save_detector
 from vgtok.errors import InputError
@@ -19,6 +22,7 @@ from vgtok.train.model import initial_model, prepared
 from vgtok.train.outcome import detector_of
 from vgtok.train.recipe import Recipe
 from vgtok.train.recipes import RECIPES, recipe_named
+from vgtok.train.validation import score
 
 from .small import small_recipe
 
@@ -109,3 +113,23 @@ def test_a_start_may_lie_in_the_folder_of_weights(tmp_path: Path, monkeypatch: p
     assert initial_model(recipe, SMALL.names).config.names == SMALL.names
     with pytest.raises(InputError, match="knows other classes than the data"):
         initial_model(recipe, ("car",))
+
+
+def test_a_start_is_not_loaded_onto_the_first_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of several processes each would, before it takes the model to a GPU of its own.
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    model = started(small_model(), tmp_path / "start")
+    assert {parameter.device.type for parameter in model.parameters()} == {"cpu"}
+
+
+def test_validation_takes_the_model_to_where_its_weights_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights, moved = small_model().state_dict(), []
+
+    def to(detector: Detector, device: torch.device) -> Detector:
+        moved.append(device)
+        raise InputError("that is all that is looked at")
+
+    monkeypatch.setattr(Detector, "to", to)
+    with pytest.raises(InputError, match="that is all"):
+        score(SMALL, weights, small_recipe(head="query"), cast(AnnotatedDataset, None))
+    assert moved == [torch.device("cpu")]
