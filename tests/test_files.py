@@ -1,5 +1,6 @@
 """Files: whole or not at all, nothing left behind for good, one writer at a time, errors that name them."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import vgtok
 from vgtok import InputError
 from vgtok.files import drafted, locked, read_json, replacing, stamp, write_bytes, write_text
 
@@ -99,3 +101,15 @@ def test_a_stamp_changes_with_its_file(tmp_path: Path) -> None:
     first = stamp(tmp_path / "a")
     write_text(tmp_path / "a", "12")
     assert stamp(tmp_path / "a") != first
+
+
+def test_text_is_read_and_written_in_an_encoding_that_is_named() -> None:
+    """What a system takes for text by default differs: elsewhere a name with an umlaut would come back as another."""
+    unnamed = []
+    for path in sorted(Path(vgtok.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if node.func.attr in ("read_text", "write_text") and "encoding" not in {word.arg for word in node.keywords}:
+                unnamed.append(f"{path.name}:{node.lineno}")
+    assert unnamed == []
