@@ -12,6 +12,8 @@ from vgtok.detect.saving import load_detector, save_detector
 from vgtok.errors import InputError
 from vgtok.train import loop
 from vgtok.train.outcome import detector_of, licence_of_start, training_history
+from vgtok.train.recipes import branched
+from vgtok.train.state import checkpoints
 
 from .small import small_recipe
 
@@ -137,3 +139,14 @@ def test_a_damaged_report_is_left_out_of_the_history(run: Path, tmp_path: Path) 
     lines = metrics.read_bytes().splitlines(keepends=True)
     metrics.write_bytes(lines[0] + b"\xff\xfe\n" + b"".join(lines[2:]))
     assert [line.split(",")[0] for line in training_history(tmp_path / "run").splitlines()[1:]] == ["1", "3"]
+
+
+def test_a_copy_of_a_checkpoint_by_another_name_is_none(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    for name in ("step-000002-old", "best"):
+        shutil.copytree(run / "step-000002", tmp_path / "run" / name)
+        with pytest.raises(InputError, match="neither a training run"):
+            detector_of(tmp_path / "run" / name)
+        with pytest.raises(InputError, match="not a checkpoint of a run"):
+            branched(tmp_path / "run" / name, {"decay": "3"})
+    assert [folder.name for folder in checkpoints(tmp_path / "run")] == [folder.name for folder in checkpoints(run)]

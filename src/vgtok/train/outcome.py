@@ -19,7 +19,7 @@ from vgtok.files import read_json
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.train.journal import read_metrics
 from vgtok.train.recipe import RECIPE_FILE, read_recipe
-from vgtok.train.state import MODEL_FILE, checkpoints
+from vgtok.train.state import MODEL_FILE, checkpoints, is_checkpoint
 
 HISTORY_FILE = "training.csv"
 _HISTORY_ROWS = 40
@@ -126,8 +126,11 @@ def _size(recipe: Mapping[str, Any]) -> str:
 
 def _places(source: Path) -> tuple[Path, Path]:
     """A run and its last checkpoint, or the run of the checkpoint named."""
-    found = checkpoints(source)
-    return (source, found[-1]) if found else (source.parent, source)
+    if found := checkpoints(source):
+        return source, found[-1]
+    if not is_checkpoint(source):
+        raise InputError(f"{source}: neither a training run with a checkpoint nor one of them (like RUN/step-001000)")
+    return source.parent, source
 
 
 def _recipe(run: Path) -> dict[str, Any]:

@@ -119,13 +119,13 @@ def branched(checkpoint: Path, settings: dict[str, str]) -> Recipe:
     The run itself is only read.
     """
     file, state = checkpoint.parent / RECIPE_FILE, checkpoint / STATE_FILE
-    if not file.is_file() or not state.is_file():
+    number = checkpoint.name.removeprefix("step-")
+    if not file.is_file() or not state.is_file() or not number.isdecimal():
         raise InputError(f"{checkpoint}: not a checkpoint of a run; name a folder like RUN/step-001000")
     chosen = read_recipe(file).changed({"schedule": "constant", **settings, "branch": str(checkpoint)})
     if not chosen.decay:
         raise InputError(f"{checkpoint}: say over how many steps the branch decays, for example --set decay=300")
-    step = int(checkpoint.name.removeprefix("step-"))
-    return replace(chosen, steps=step + chosen.decay)
+    return replace(chosen, steps=int(number) + chosen.decay)
 
 
 def recipe_named(name: str) -> Recipe:

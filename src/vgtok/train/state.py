@@ -86,8 +86,14 @@ def load_state(folder: Path) -> State:
 
 
 def checkpoints(run: Path) -> list[Path]:
-    """The checkpoints of a run, oldest first."""
-    return sorted(run.glob(_PATTERN), key=_step)
+    """The checkpoints of a run, oldest first; a copy by another name is none."""
+    return sorted(filter(is_checkpoint, run.glob(_PATTERN)), key=_step)
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Whether a folder has the name of a checkpoint."""
+    number = folder.name.removeprefix("step-")
+    return number != folder.name and number.isdecimal() and number.isascii()
 
 
 def newest(run: Path) -> Path | None:
