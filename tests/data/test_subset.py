@@ -71,3 +71,11 @@ def test_whole_sequences_are_kept_apart(lengths: list[int], count: int) -> None:
     short = [length for length in lengths if length <= count // 4]
     if sum(short) >= count:
         assert len(apart) < count + max([*short, 1])
+
+
+@given(st.lists(st.sets(st.integers(0, 5)), min_size=2, max_size=30), st.integers(1, 10))
+def test_classes_of_two_sequences_are_kept_apart_first(classes: list[set[int]], count: int) -> None:
+    images = [Path(f"s{flight}_0.jpg") for flight in range(len(classes))]
+    apart = kept_apart(images, max(count, 6), [sorted(shown) for shown in classes])
+    shared = {label for label in range(6) if sum(label in shown for shown in classes) > 1}
+    assert shared <= {label for index in apart for label in classes[index]}

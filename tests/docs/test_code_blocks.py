@@ -24,7 +24,7 @@ from vgtok.cli import main
 from vgtok.detect import checkpoint
 from vgtok.detect.loading import shipped_models
 
-LONG = frozenset({"bench", "train", "serve"})
+LONG = frozenset({"bench", "train", "finetune", "serve"})
 """Verbs that measure, learn or wait for visitors: parsed here, run by tests of their own."""
 
 HUB_NAME = "owner/name"

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 from tests.detect.small_models import small_detector
+from tests.train.rendered_yolo import write_yolo
 from tests.train.small import small_recipe
 from vgtok.data.convert import convert_dataset
 from vgtok.data.dataset import open_annotated
@@ -46,6 +47,8 @@ def furnish(folder: Path) -> None:
                 if label < len(NAMES)
             ]
             (folder / place / "annotations" / f"{number}.txt").write_text("\n".join([*lines, "0,0,60,40,0,0,0,0"]))
+    write_yolo(folder / "yolo", 4, *SIZE).replace(folder / "data.yaml")
+    (folder / "data.yaml").write_text("path: yolo\n" + (folder / "data.yaml").read_text())
     dataset = open_annotated(f"visdrone:{folder / 'DIR'}")
     for target in (folder / "instances.json", *(folder / f"DIR/annotations/aitodv2_{s}.json" for s in ("val", "test"))):
         convert_dataset(dataset, "coco", target)

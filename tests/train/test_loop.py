@@ -17,6 +17,8 @@ import pytest
 import torch
 from accelerate import Accelerator
 
+from tests.train.rendered_yolo import write_yolo
+from vgtok.data import open_annotated
 from vgtok.detect.saving import save_detector
 from vgtok.detect.training import LossKinds
 from vgtok.errors import InputError
@@ -24,7 +26,7 @@ from vgtok.files import locked
 from vgtok.train import loop
 from vgtok.train.model import initial_model, make_optimizer
 from vgtok.train.recipe import branch_recipe
-from vgtok.train.run_folder import checkpoints, latest_checkpoint, load_checkpoint, read_metrics
+from vgtok.train.run_folder import best_checkpoint, checkpoints, latest_checkpoint, load_checkpoint, read_metrics
 from vgtok.train.run_to_model import detector_from_run
 from vgtok.train.samples import TrainingSamples
 
@@ -148,6 +150,31 @@ def test_validation_scores_the_average(tmp_path: Path) -> None:
     scores = [entry for entry in read_metrics(tmp_path) if "AP50" in entry]
     assert len(scores) == 1
     assert 0 <= scores[0]["AP50"] <= 100
+
+
+def test_training_ends_when_scores_stop_rising_and_keeps_the_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = iter([1.0, 3.0, 2.0, 2.5, 9.0])
+    monkeypatch.setattr(loop, "score", lambda *_: {"AP": next(scores)})
+    recipe = small_recipe(steps=20, evaluate_every=2, evaluate_images=2, patience=2, checkpoint_every=1)
+    loop.train(recipe, tmp_path)
+    # Two evaluations after the best, at step 4, and the step in which all processes agree.
+    assert best_checkpoint(tmp_path) == tmp_path / "step-000004"
+    assert read_metrics(tmp_path)[-1]["step"] == 9
+    assert "no higher AP in 2 evaluations" in capsys.readouterr().err
+    kept = (tmp_path / "metrics.jsonl").read_bytes()
+    loop.train(recipe, tmp_path)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == kept
+
+
+def test_images_of_a_list_are_set_aside(tmp_path: Path) -> None:
+    yaml = write_yolo(tmp_path / "yolo", 5, 128, 96)
+    dataset = open_annotated(f"yolo:{yaml}:train")
+    (tmp_path / "apart.txt").write_text(f"{dataset.images[3]}\n{dataset.images[0]}\n", encoding="utf-8")
+    recipe = small_recipe(data=f"yolo:{yaml}:train", held_out_file=str(tmp_path / "apart.txt"), validation="")
+    _, _, data = loop.set_up(recipe)
+    assert (list(data.held_out), list(data.training)) == ([0, 3], [1, 2, 4])
 
 
 def test_the_folder_of_another_recipe_is_refused_by_what_differs(straight: Path) -> None:
