@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from accelerate.utils import InitProcessGroupKwargs, set_seed
 from torch import Tensor
 
@@ -153,6 +154,8 @@ def _train(trainer: "Trainer", samples: TrainingSamples, data: TrainingData, run
 def set_up(recipe: Recipe) -> "tuple[Trainer, TrainingSamples, TrainingData]":
     """Return the trainer of a recipe at step 0, its samples and its data."""
     precision = best_precision() if recipe.precision == "auto" else recipe.precision
+    # An earlier run of this process may have had another precision, which accelerate would hold on to.
+    AcceleratorState._reset_state()
     accelerator = Accelerator(
         mixed_precision="bf16" if precision == "bf16" else "no",
         kwargs_handlers=[InitProcessGroupKwargs(timeout=_TIMEOUT)],
