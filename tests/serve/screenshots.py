@@ -10,8 +10,13 @@ from .conftest import served
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
 
-SCREENS = {"serve.jpg": (1440, 960), "serve-phone.jpg": (390, 2240)}
+SCREENS = {"serve.jpg": (1440, 960), "serve-phone.jpg": (390, 2140)}
 """Width and height of each picture: a desk, and a phone scrolled to its end."""
+
+OPAQUE = """(() => { for (let part = document.querySelector('.comparison'); part; part = part.parentElement)
+  if (getComputedStyle(part).opacity < 1) return false;
+  return true })()"""
+"""Whether the picture is shown in full: the framework fades a part while it changes."""
 
 
 def main(arguments: list[str]) -> None:
@@ -28,8 +33,7 @@ def main(arguments: list[str]) -> None:
                 tab.open(f"{announced['address']}/?dense=1&sample=parking")
                 tab.wait("document.querySelector('#tokens .tiles') && document.querySelector('.comparison input')")
                 tab.wait("[...document.images].every(image => image.complete && image.naturalWidth)")
-                # The framework fades its progress line out.
-                tab.wait("!document.querySelector('#found-picture .progress-text')")
+                tab.wait(OPAQUE)
                 tab.screenshot(IMAGES / name)
 
 
