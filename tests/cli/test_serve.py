@@ -30,6 +30,13 @@ def test_a_model_that_was_named_must_be_there(
     assert service.without.startswith("the model vgtok-tiny could not be loaded (it is not part of this installation)")
 
 
+def test_a_model_is_named_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "--model", "nowhere-at-all.pth") == 1
+    assert "'nowhere-at-all.pth' is neither a folder" in capsys.readouterr().err
+    assert run(monkeypatch, "one", "--model", "other") == 1
+    assert "model: both one and --model other are given; give one" in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_taken_port_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     from vgtok.serve.server import _listener
 

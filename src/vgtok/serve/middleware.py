@@ -3,7 +3,7 @@
 import json
 import re
 from typing import Any
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs, unquote, urlencode
 
 from fastapi.responses import JSONResponse, RedirectResponse
 from starlette.datastructures import Headers, MutableHeaders
@@ -120,11 +120,12 @@ class Guard:
             raise RefusedError(404, f"path: no such route for {method}")
 
     def _entry(self, scope: Scope) -> RedirectResponse | None:
-        """Exchange a valid token in the address for a cookie: redirect to the page without it."""
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        """Exchange a valid token in the address for a cookie: redirect to the page, with its settings, without it."""
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        given = query.pop("token", [""])[0]
         if scope["path"] != "/" or not self.access.is_token(given):
             return None
-        answer = RedirectResponse("/", 303)
+        answer = RedirectResponse(f"/?{urlencode(query, doseq=True)}" if query else "/", 303)
         answer.set_cookie(COOKIE, self.access.cookie_value, httponly=True, samesite="strict")
         return answer
 
