@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -17,9 +17,13 @@ from rich.table import Table
 
 from vgtok import __version__
 from vgtok.cli import options
+from vgtok.cli.options import said_when_interrupted
+from vgtok.data.dataset import AnnotatedDataset
+from vgtok.data.subset import evenly_spaced
 from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import default_workers
+from vgtok.runs import RUNS
 from vgtok.show.tables import results_page
 from vgtok.study.registry import (
     DATA,
@@ -52,16 +56,20 @@ def study(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="For accuracy studies: number of images, evenly spaced; for grid, of scenes."),
+        typer.Option(min=1, help="Number of images to use, evenly spaced (default: all); for grid, of scenes."),
     ] = None,
     head: Annotated[
         options.HeadName | None, typer.Option(help="For accuracy studies: prediction head (default: the model's).")
     ] = None,
-    out: options.Out = Path("vgtok-study"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Output folder of all studies, which share detections (default: vgtok-runs/study)."),
+    ] = None,
     workers: options.Workers = None,
     json_: options.Json = False,
 ) -> None:
     """Reproduce a table or figure of the paper; without a name, list all of them and what they need."""
+    out = out or _results_folder()
     if name is None:
         _coverage(out, json_)
         return
@@ -70,11 +78,20 @@ def study(
     _check_options(chosen, [option for option, value in given.items() if value])
     # With an image of the user's own no data set is opened, unless one is named.
     dataset = named_dataset(data, data_kinds(name)) if data or not frame else None
-    result = chosen.run(
-        Inputs(
-            dataset, workers or default_workers(), frame, out, tuple(model or ()), limit, head.value if head else None
-        )
+    if dataset is not None and limit is not None and "model" not in chosen.takes:
+        # Studies of the tokenizer ask no more of a part than a folder of images has.
+        dataset = evenly_spaced(cast(AnnotatedDataset, dataset), limit)
+    inputs = Inputs(
+        dataset, workers or default_workers(), frame, out, tuple(model or ()), limit, head.value if head else None
     )
+
+    def kept() -> str:
+        if chosen.resumes:
+            return f"what is finished is kept in {out}; run the same command to go on"
+        return "nothing is kept, as this study writes its table at the end; --limit 20 takes 20 images"
+
+    with said_when_interrupted(kept):
+        result = chosen.run(inputs)
     document = {
         "study": chosen.name,
         "title": chosen.title,
@@ -92,6 +109,12 @@ def study(
         print(json.dumps(document))
     else:
         _print(chosen, result, written)
+
+
+def _results_folder() -> Path:
+    """Return the default folder; the one of version 0.2 where there is no other."""
+    old, new = Path("vgtok-study"), RUNS / "study"
+    return old if old.is_dir() and not new.exists() else new
 
 
 def _check_options(chosen: Study, given: Sequence[str]) -> None:
