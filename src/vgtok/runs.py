@@ -43,7 +43,7 @@ def run_folder(verb: str, inputs: Sequence[str], settings: Mapping[str, Any], ru
 
 def run_folders(verb: str, runs: Path = RUNS) -> list[Path]:
     """Return the folders of a verb, in the order of their numbers."""
-    folders = []
+    folders: list[Path] = []
     for folder in _numbered(runs / verb):
         if not folder.exists():
             return folders

@@ -19,7 +19,7 @@ from rich.progress import Progress, TaskID
 
 from vgtok.cli import options
 from vgtok.cli.detections import PARTS, Job, Output, Pictures, write_coco, write_csv
-from vgtok.cli.inputs import find_inputs, output_names, passed_over_text
+from vgtok.cli.inputs import absolute_inputs, find_inputs, output_names, passed_over_text
 from vgtok.cli.options import HeadName, console_table, said_when_interrupted
 from vgtok.cli.video import VIDEO_SUFFIXES, Video, check_camera, count_frames, is_video, logged_frames, record_camera
 from vgtok.data.dataset import IMAGE_SUFFIXES
@@ -92,8 +92,7 @@ def detect(
     clock = datetime.now(UTC).isoformat() if found.cameras else ""
     # A run of its own for other inputs and settings; with --out the journal refuses other settings.
     if out is None:
-        words = [str(Path(word).absolute()) for word in inputs]
-        out = run_folder("detect", words, {**settings, "recursive": recursive, "clock": clock})
+        out = run_folder("detect", absolute_inputs(inputs), {**settings, "recursive": recursive, "clock": clock})
     with locked(out / ".vgtok-lock", out):
         recordings = [record_camera(camera, seconds, out) for camera in found.cameras]
         paths = [*found.files, *recordings]

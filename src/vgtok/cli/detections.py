@@ -161,8 +161,8 @@ def write_csv(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 class Pictures:
     """The image files of one command in a folder whose `journal` holds the finished ones, also of earlier commands.
 
-    `items` are those of this command, `resumed` is the number of them that an earlier one finished. Finished images that
-    were deleted since from one of the input `folders` are dropped.
+    `items` are those of this command; an earlier one finished `resumed` of them. Finished images that were deleted
+    since from one of the input `folders` are dropped.
     """
 
     def __init__(self, job: Job, folders: AbstractSet[Path]) -> None:

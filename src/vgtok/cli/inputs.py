@@ -60,11 +60,20 @@ def passed_over_text(passed_over: Mapping[str, int]) -> str:
     """Return a sentence on what folders hold besides, or '' if there is nothing."""
     if not passed_over:
         return ""
-    listed = ", ".join(f"{number} {kind}" for kind, number in sorted(passed_over.items()))
+    listed = ", ".join(
+        f"{number} {'folder' if (kind, number) == (FOLDERS, 1) else kind}"
+        for kind, number in sorted(passed_over.items())
+    )
     ways = ["--recursive reads folders inside folders"] if FOLDERS in passed_over else []
     if passed_over.keys() & {".heic", ".heif"}:
         ways.append("convert HEIC to JPEG")
     return f"passed over: {listed}{''.join(f'; {way}' for way in ways)}"
+
+
+def absolute_inputs(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments as a run remembers them: equal for equal places, from whatever folder they are named."""
+    # Unlike Path.resolve it also takes what is no name of a file.
+    return [os.path.abspath(argument) for argument in arguments]  # noqa: PTH100
 
 
 def _files(argument: str, suffixes: AbstractSet[str], passed_over: Counter[str], *, recursive: bool) -> list[Path]:

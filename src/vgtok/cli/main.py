@@ -45,7 +45,8 @@ def run() -> None:
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning
-                app()
+                # Also for `python -m vgtok`: completion is installed for the command.
+                app(prog_name="vgtok")
         except ModuleNotFoundError as error:
             raise missing_package(error) from None
     except RunInterruptedError as error:

@@ -18,6 +18,7 @@ from rich.table import Table
 from vgtok import __version__
 from vgtok.cli import options
 from vgtok.cli.options import said_when_interrupted
+from vgtok.cli.wide_tables import fitting_tables
 from vgtok.data.dataset import AnnotatedDataset
 from vgtok.data.subset import evenly_spaced
 from vgtok.errors import InputError
@@ -28,6 +29,7 @@ from vgtok.show.tables import results_page
 from vgtok.study.registry import (
     DATA,
     ENTRIES,
+    STUDIES,
     Entry,
     data_kinds,
     data_present,
@@ -41,7 +43,9 @@ from vgtok.study.result import Inputs, Result, Row, Study
 
 
 def study(
-    name: Annotated[str | None, typer.Argument(help="Study to run; lists all if omitted.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Study to run; lists all if omitted.", autocompletion=lambda: list(STUDIES))
+    ] = None,
     data: Annotated[
         str | None,
         typer.Option(help="visdrone:DIR or aitodv2:DIR; the name alone uses VGTOK_VISDRONE or VGTOK_AITODV2."),
@@ -154,38 +158,32 @@ def _write(document: dict[str, Any], result: Result, out: Path) -> list[Path]:
 
 def _print(chosen: Study, result: Result, written: Sequence[Path]) -> None:
     console = Console()
-    console.print(_table(chosen.title, result.rows))
-    if result.paper_only:
-        console.print(_table("in the paper, not measured here", result.paper_only))
+    for title, rows in ((chosen.title, result.rows), ("in the paper, not measured here", result.paper_only)):
+        for table in _tables(title, rows, console.width) if rows else ():
+            console.print(table)
     for note in result.notes:
         console.print(f"[dim]-[/] {escape(note)}")
     console.print(f"[dim]written: {escape(', '.join(map(str, written)))}[/]")
 
 
-def _table(title: str, rows: Sequence[Row]) -> Table:
-    """Return the rows as a table; a column and its paper_ twin share one, the paper's value in color."""
+def _tables(title: str, rows: Sequence[Row], width: int) -> list[Table]:
+    """Return the rows as tables of at most `width`; a column and its paper_ twin share one, as 'measured (paper)'."""
     twins = {column for column in rows[0] if f"paper_{column}" in rows[0]}
     shown = [column for column in rows[0] if column.removeprefix("paper_") not in twins or column in twins]
-    table = Table(title=f"{title}{' (paper)' if twins else ''}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
-    for column in shown:
-        numeric = any(isinstance(row[column], int | float) for row in rows)
-        table.add_column(column.replace("_", " "), justify="right" if numeric else "left")
-    for row in rows:
-        cells = []
-        for column in shown:
-            text = _text(row[column])
-            paper = _text(row[f"paper_{column}"]) if column in twins else None
-            text = f"[cyan]{text}[/]" if column.startswith("paper") else text
-            cells.append(text if paper is None else f"{text} [cyan]({paper})[/]")
-        table.add_row(*cells)
-    return table
+    numeric = [any(isinstance(row[column], int | float) for row in rows) for column in shown]
+    cells = [
+        [_text(row[column]) + (f" ({_text(row[f'paper_{column}'])})" if column in twins else "") for column in shown]
+        for row in rows
+    ]
+    headings = [column.replace("_", " ") for column in shown]
+    return fitting_tables(f"{title}{' (paper)' if twins else ''}", headings, cells, numeric, width)
 
 
 def _text(value: Any) -> str:
     if value is None:
         return "-"
     if not isinstance(value, float):
-        return escape(str(value))
+        return str(value)
     # Five digits, so that wide tables fit a terminal.
     if abs(value) >= 1000:
         return f"{value:.0f}"

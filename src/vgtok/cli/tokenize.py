@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from vgtok.cli import options
-from vgtok.cli.inputs import find_inputs, output_names, passed_over_text
+from vgtok.cli.inputs import absolute_inputs, find_inputs, output_names, passed_over_text
 from vgtok.cli.options import console_table, said_when_interrupted
 from vgtok.data.dataset import IMAGE_SUFFIXES, open_dataset
 from vgtok.errors import BudgetError, VGTokError
@@ -62,7 +62,7 @@ def tokenize(
     out: options.Out = None,
     json_: options.Json = False,
 ) -> None:
-    """Partition images into tokens of 16, 32 and 64 px at a budget of 40% by default. Run the same command to resume."""
+    """Partition images into tokens of 16, 32 and 64 px, at a budget of 40% by default; the same command resumes."""
     tokenizer = options.tokenizer_from(budget, percentile, table, rank, scorer, gate, splitter, canvas)
     done: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
@@ -76,11 +76,12 @@ def tokenize(
     if said := passed_over_text(found.passed_over):
         errors.print(f"[yellow]{escape(said)}[/]", highlight=False)
     if found.files:
-        outputs = {Output.picture if name is Output.overlay else name for name in write or [Output.picture]}
+        outputs: set[Output] = {
+            Output.picture if name is Output.overlay else name for name in write or [Output.picture]
+        }
         settings = {**asdict(tokenizer), "write": sorted(outputs)}
         if out is None:
-            words = [str(Path(word).absolute()) for word in images]
-            out = run_folder("tokenize", words, {**settings, "recursive": recursive})
+            out = run_folder("tokenize", absolute_inputs(images), {**settings, "recursive": recursive})
         with locked(out / ".vgtok-lock", out):
             _tokenize_all(found.files, _Job(tokenizer, settings, outputs, out), done, fail)
     if json_:

@@ -17,12 +17,19 @@ if TYPE_CHECKING:
     from vgtok.train.recipe import Recipe
 
 
+def _recipes() -> list[str]:
+    from vgtok.train.recipe import RECIPES
+
+    return list(RECIPES)
+
+
 def train(
     recipe: Annotated[
         str | None,
         typer.Argument(
             help="Name of a recipe, a recipe.json, or a checkpoint to branch off with --set decay_steps=STEPS; "
-            "lists the recipes if omitted."
+            "lists the recipes if omitted.",
+            autocompletion=_recipes,
         ),
     ] = None,
     set_: Annotated[
@@ -32,7 +39,7 @@ def train(
     out: options.Out = None,
     json_: options.Json = False,
 ) -> None:
-    """Train a detector. Run the same command to resume. Prefix with `accelerate launch -m` for several GPUs or nodes."""
+    """Train a detector; the same command resumes. Prefix with `accelerate launch -m` for several GPUs or nodes."""
     if recipe is None:
         _list_recipes(json_)
         return

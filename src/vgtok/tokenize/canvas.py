@@ -66,7 +66,7 @@ def _decoded(data: bytes, name: str, value_range: ValueRange) -> NDArray[np.uint
 @contextmanager
 def _opened(path: str | Path) -> Iterator[IO[bytes]]:
     try:
-        file = Path(path).open("rb")
+        file = Path(path).open("rb")  # noqa: SIM115  (closed below, outside of what is caught here)
     except FileNotFoundError:
         check_local(path)
         raise InputError(f"{_shown(path)}: no such file") from None

@@ -157,8 +157,8 @@ def open_picture(file: IO[bytes], name: str) -> Image.Image:
                 if content is None:
                     raise
                 raise InputError(
-                    f"{name}: a TIFF of {content}, which is not read ({_reason(error)}); convert it to 8-bit RGB, or in "
-                    "Python give three of its bands as an (H, W, 3) array with value_range"
+                    f"{name}: a TIFF of {content}, which is not read ({_reason(error)}); convert it to 8-bit RGB, or "
+                    "in Python give three of its bands as an (H, W, 3) array with value_range"
                 ) from None
     raise InputError(f"{name}: not an image in a format that can be read (JPEG, PNG, TIFF, WebP, ...)")
 
