@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.command_line import Run
 from vgtok.cli import main
 from vgtok.detect.config import DETECTORS
 from vgtok.study.registry import STUDIES
+from vgtok.tokenize import calibrate
 from vgtok.train.recipe import RECIPES, Recipe
 
 COLUMNS = 80
@@ -116,3 +118,38 @@ def test_completion(shell: str) -> None:
     answer = completed(_VGTOK_COMPLETE=f"complete_{shell}", _TYPER_COMPLETE_FISH_ACTION="get-args")
     assert "budget-audit" in answer
     assert "ladder" not in answer
+
+
+def test_warnings_are_one_line_without_a_place_in_the_code(vgtok: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def warn(*_: object) -> list[str]:
+        warnings.warn("labels/1.txt: box without area, skipped", stacklevel=2)
+        return []
+
+    monkeypatch.setattr("vgtok.cli.train._settings", warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        code, _, err = vgtok("train", "synthetic-smoke", "--set", "batch=2", "--list", "--json")
+    assert (code, err.strip()) == (0, "warning: labels/1.txt: box without area, skipped")
+
+
+def test_ctrl_c_while_calibrating_says_what_is_kept(
+    vgtok: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "frames").mkdir()
+    for number in range(3):
+        Image.new("RGB", (64, 64), (number, 0, 0)).save(tmp_path / "frames" / f"{number}.png")
+    words = ("calibrate", "--data", "frames", "--rank", 0, "--canvas", "native", "--workers", 1)
+    original, calls = calibrate.sweep_image, []
+
+    def sweep(job: Any) -> Any:
+        calls.append(job)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(job)
+
+    monkeypatch.setattr(calibrate, "sweep_image", sweep)
+    code, _, err = vgtok(*words)
+    assert code == 130
+    assert "interrupted: measured images are kept in retention.json.partial; run the same command to go on" in err
+    assert vgtok(*words)[0] == 0
+    assert len(calls) == 4, "the two finished images are not measured again"

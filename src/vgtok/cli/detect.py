@@ -198,4 +198,4 @@ def _report(
     if len(rows) > _SHOWN_ROWS:
         console.print(f"... and {len(rows) - _SHOWN_ROWS} more")
     if resumed:
-        console.print(f"{resumed} of them finished before this run", highlight=False)
+        console.print(f"{resumed} {'frame was' if resumed == 1 else 'frames were'} finished before this run")
