@@ -14,12 +14,15 @@ from vgtok.study.registry import STUDIES, load_study
 
 
 @pytest.fixture
-def frames(tmp_path: Path) -> Path:
-    (tmp_path / "frames").mkdir()
+def data(tmp_path: Path) -> str:
+    """Three annotated frames."""
+    for place in ("images", "annotations"):
+        (tmp_path / "frames" / place).mkdir(parents=True)
     for seed in range(3):
         pixels = np.random.default_rng(seed).integers(0, 256, (90, 160, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(tmp_path / "frames" / f"{seed}.png")
-    return tmp_path / "frames"
+        Image.fromarray(pixels).save(tmp_path / "frames" / "images" / f"{seed}.jpg")
+        (tmp_path / "frames" / "annotations" / f"{seed}.txt").write_text("10,10,30,20,1,4,0,0\n")
+    return f"visdrone:{tmp_path / 'frames'}"
 
 
 @pytest.fixture
@@ -48,12 +51,12 @@ def test_studies_that_cannot_run_say_why(tmp_path: Path) -> None:
         assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_every_study_over_frames_takes_a_limit(frames: Path, tmp_path: Path) -> None:
+def test_every_study_over_frames_takes_a_limit(data: str, tmp_path: Path) -> None:
     assert {name for name in STUDIES if "limit" not in load_study(name).takes} == {
         "teaser", "method", "seeds", "overfit",
     }  # fmt: skip
-    for study, words in (("inversion", ()), ("budget-audit", ()), ("exact", ())):
-        done = vgtok("study", study, "--data", frames, "--limit", 2, "--workers", 1, *words, "--json", cwd=tmp_path)
+    for study in ("inversion", "exact", "cover"):
+        done = vgtok("study", study, "--data", data, "--limit", 2, "--workers", 1, "--json", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["images"] == 2
     assert (tmp_path / "vgtok-runs" / "study" / "exact.json").is_file()
@@ -66,9 +69,7 @@ def test_results_of_the_old_default_folder_are_still_found(tmp_path: Path) -> No
     assert {entry["last_run"] for entry in entries if entry["command"] == "vgtok study seeds"} == {"2026-11-01"}
 
 
-def test_ctrl_c_says_what_is_kept(
-    in_process: Run, frames: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_says_what_is_kept(in_process: Run, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     def stop(*_: object) -> None:
@@ -77,7 +78,7 @@ def test_ctrl_c_says_what_is_kept(
     for study, said in (("ladder", "kept in"), ("exact", "nothing is kept")):
         chosen = replace(load_study(study), run=stop)
         monkeypatch.setattr("vgtok.cli.study.load_study", lambda name, chosen=chosen: chosen)
-        code, _, err = in_process("study", study, "--data", frames)
+        code, _, err = in_process("study", study, "--data", data)
         assert code == 130
         assert "interrupted: " in err
         assert said in err

@@ -121,9 +121,9 @@ def test_completion(shell: str) -> None:
 
 
 def test_warnings_are_one_line_without_a_place_in_the_code(vgtok: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def warn(*_: object) -> list[str]:
+    def warn(*_: object) -> dict[str, str]:
         warnings.warn("labels/1.txt: box without area, skipped", stacklevel=2)
-        return []
+        return {}
 
     monkeypatch.setattr("vgtok.cli.train._settings", warn)
     with warnings.catch_warnings():
