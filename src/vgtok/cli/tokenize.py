@@ -230,9 +230,10 @@ def _print_table(table: RetentionTable, out: Path) -> None:
             try:
                 cells.append(f"{curve.percentile_for(budget):.2f}")
             except BudgetError:
-                cells.append("unreachable")
+                cells.append("-")
         rows.append((curve.scorer, f"{curve.rank:g}", *cells))
     title = f"percentile per budget, {table.measured_on['images']} images, written to {out}"
-    Console().print(
-        console_table(title, ("scorer", "gate rank", *(f"{budget:.0%}" for budget in _SHOWN_BUDGETS)), rows)
-    )
+    console = Console()
+    console.print(console_table(title, ("scorer", "gate rank", *(f"{budget:.0%}" for budget in _SHOWN_BUDGETS)), rows))
+    if any("-" in row for row in rows):
+        console.print("-: no percentile reaches this budget at this gate rank", highlight=False)
