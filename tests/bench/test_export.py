@@ -14,7 +14,7 @@ from vgtok.cli.main import app
 def test_the_command_compares_both(monkeypatch: pytest.MonkeyPatch) -> None:
     config = traceable_detector("vit-tiny", WINDOWED_VIT).model.config
     monkeypatch.setattr(bench, "detector_configuration", lambda name: config)
-    options = ["--size", "192x128", "--frames", "2", "--repeats", "1", "--json"]
+    options = ["--size", "192x128", "--frames", "2", "--repeats", "5", "--json"]
     run = CliRunner().invoke(app, ["bench", "export", *options])
     assert run.exit_code == 0, run.output
     cost = json.loads(run.stdout)

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from vgtok.train.outcome import training_history
 
 from tests.data.folders import write_visdrone
 from tests.detect.small_models import SMALL, small_detector
@@ -37,6 +36,7 @@ from vgtok.journal import Journal
 from vgtok.tokenize.calibrate import Sweep, _is_measured, _table
 from vgtok.tokenize.canvas import read_image
 from vgtok.train.recipe import Recipe, read_recipe
+from vgtok.train.run_to_model import training_history
 
 SEEDS = Path(__file__).parent / "seeds"
 IMAGE = "image"

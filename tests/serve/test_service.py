@@ -44,7 +44,7 @@ def test_a_frame_the_model_cannot_take_is_one_sentence(monkeypatch: pytest.Monke
     def fail(*_: object) -> None:
         raise RuntimeError("not enough memory\nand a page of advice")
 
-    monkeypatch.setattr(detector.model, "predict", fail)
+    monkeypatch.setattr(detector.model, "predict_maps", fail)
     with pytest.raises(RefusedError, match=r"^a: the model failed on this image \(not enough memory\)$") as refused:
         Service(detector, "small").detect(picture(0), "a", Settings())
     assert refused.value.status == 500

@@ -166,11 +166,11 @@ def test_checkpoints_of_nobody_knows_what_are_refused(straight: Path, tmp_path: 
     run = tmp_path / "run"
     shutil.copytree(straight, run)
     (run / "recipe.json").unlink()
-    with pytest.raises(InputError, match=r"holds checkpoints and no recipe.json"):
-        loop.train(small_recipe(steps=27, rate=0.5), run)
+    with pytest.raises(InputError, match=r"holds checkpoints but no recipe.json"):
+        loop.train(small_recipe(steps=27, learning_rate=0.5), run)
     (run / "recipe.json").write_bytes(b"\xff")
     with pytest.raises(InputError, match=r"recipe.json: cannot be read as a recipe"):
-        loop.train(small_recipe(steps=27, rate=0.5), run)
+        loop.train(small_recipe(steps=27, learning_rate=0.5), run)
 
 
 def test_two_runs_into_one_folder_are_refused(tmp_path: Path) -> None:

@@ -1,0 +1,5 @@
+"""Benchmarks of small models."""
+
+from tests.one_thread import one_thread
+
+__all__ = ["one_thread"]
