@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vgtok.errors import InputError
-from vgtok.runs import RUN_FILE, run_folder, run_folders
+from vgtok.runs import RUN_FILE, run_folder
 
 
 def test_equal_commands_share_a_folder_and_others_get_the_next_number(tmp_path: Path) -> None:
@@ -19,8 +19,6 @@ def test_equal_commands_share_a_folder_and_others_get_the_next_number(tmp_path: 
     assert run_folder("detect", ["/b.jpg"], {"budget": 0.4, "canvas": (2, 1)}, runs) == runs / "detect-3"
     assert run_folder("detect", ["/a.jpg"], {"budget": 0.4, "canvas": (2, 1)}, runs) == first
     assert run_folder("tokenize", ["/a.jpg"], {}, runs) == runs / "tokenize"
-    assert run_folders("detect", runs) == [runs / "detect", runs / "detect-2", runs / "detect-3"]
-    assert run_folders("train", runs) == []
     assert sorted(path.name for path in runs.iterdir()) == ["detect", "detect-2", "detect-3", "tokenize"]
 
 

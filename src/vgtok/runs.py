@@ -41,16 +41,6 @@ def run_folder(verb: str, inputs: Sequence[str], settings: Mapping[str, Any], ru
     raise AssertionError("the numbers do not end")
 
 
-def run_folders(verb: str, runs: Path = RUNS) -> list[Path]:
-    """Return the folders of a verb, in the order of their numbers."""
-    folders: list[Path] = []
-    for folder in _numbered(runs / verb):
-        if not folder.exists():
-            return folders
-        folders.append(folder)
-    raise AssertionError("the numbers do not end")
-
-
 def _numbered(first: Path) -> Iterator[Path]:
     yield first
     for number in count(2):
