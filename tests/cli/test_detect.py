@@ -129,10 +129,62 @@ def test_deleted_pictures_and_damaged_lines_leave_the_results(
     assert (code, len(calls)) == (0, 1), err
     assert {row["input"] for row in json.loads(printed)["frames"]} == {"1.png", "2.png"}
     assert {row["image_id"] for row in json.loads((out / "detections.json").read_text())} == {"1.png", "2.png"}
-    # What lies elsewhere stays: results of several calls are gathered in one folder.
+    # What lies elsewhere stays: with --out, the files gather the results of several calls. Each prints its own.
     Image.fromarray(picture(7)).save(tmp_path / "other.png")
     code, printed, _ = vgtok("detect", tmp_path / "other.png", *arguments[2:])
-    assert len(json.loads(printed)["frames"]) == 3
+    assert [row["input"] for row in json.loads(printed)["frames"]] == ["other.png"]
+    gathered = {row["image_id"] for row in json.loads((out / "detections.json").read_text())}
+    assert gathered == {"1.png", "2.png", "other.png"}
+
+
+def test_other_settings_and_other_inputs_have_folders_of_their_own(
+    vgtok: Run, model: Path, frames: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("detect", frames / "0.png", "--model", model, "--score-threshold", 0.001, "--json")
+    first = json.loads(vgtok(*words)[1])
+    assert (first["out"], first["resumed"]) == (str(Path("vgtok-runs/detect")), 0)
+    before = (tmp_path / "vgtok-runs" / "detect" / "detections.json").read_bytes()
+    for number, more in ((2, ("--budget", 0.7)), (3, ("--write", "csv")), (4, (frames / "1.png",))):
+        document = json.loads(vgtok(*words, *more)[1])
+        assert document["out"] == str(Path(f"vgtok-runs/detect-{number}"))
+        assert document["resumed"] == 0
+    assert [row["input"] for row in document["frames"]] == ["0.png", "1.png"]
+    # The same command, named from its folder, finds its own.
+    monkeypatch.chdir(frames)
+    (frames / "vgtok-runs").symlink_to(tmp_path / "vgtok-runs")
+    again = json.loads(vgtok("detect", "0.png", *words[2:])[1])
+    assert (again["out"], again["resumed"], len(again["frames"])) == (first["out"], 1, 1)
+    assert (tmp_path / "vgtok-runs" / "detect" / "detections.json").read_bytes() == before
+
+
+def test_an_input_that_is_not_there_prints_no_results(
+    vgtok: Run, model: Path, frames: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("--model", model, "--json")
+    assert vgtok("detect", frames / "0.png", *words)[0] == 0
+    (frames / "0.png").unlink()
+    for missing, message in ((frames / "0.png", "no such file"), ("https://example.com/a.jpg", "nothing is fetched")):
+        code, printed, err = vgtok("detect", missing, *words)
+        assert (code, json.loads(printed)["frames"]) == (1, [])
+        assert f"{missing}: " in err
+        assert message in err
+    assert [path.name for path in (tmp_path / "vgtok-runs").iterdir()] == ["detect"]
+
+
+def test_ctrl_c_says_what_is_kept(
+    vgtok: Run, model: Path, frames: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patched:
+        counting(patched, stop_after=2)
+        code, _, err = vgtok("detect", frames, "--model", model)
+    assert code == 130
+    kept = Path("vgtok-runs/detect")
+    assert f"interrupted: 2 of 3 frames are finished and kept in {kept}; run the same command" in err
+    document = json.loads(vgtok("detect", frames, "--model", model, "--json")[1])
+    assert (document["out"], document["resumed"], len(document["frames"])) == (str(kept), 2, 3)
 
 
 def test_two_runs_into_one_folder_are_refused(vgtok: Run, model: Path, frames: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from tests.cli.conftest import counting
 from tests.cli.test_detect import picture
 from tests.command_line import Run
 from tests.data.folders import write_visdrone
@@ -99,3 +100,11 @@ def test_evaluate_runs_a_model(vgtok: Run, model: Path, tmp_path: Path) -> None:
     assert "not known to the model" in (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
     assert "give either --predictions" in vgtok("evaluate", *data)[2]
     assert "goes with --model" in vgtok("evaluate", "--predictions", "p.json", "--limit", 2, *data)[2]
+
+
+def test_ctrl_c_says_that_nothing_is_kept(vgtok: Run, model: Path, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    counting(monkeypatch, stop_after=0)
+    code, _, err = vgtok("evaluate", "--model", model, "--data", data)
+    assert code == 130
+    assert "interrupted: nothing is kept" in err
+    assert "--limit 20" in err

@@ -20,8 +20,11 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
 def test_a_model_that_was_named_must_be_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert run(monkeypatch, tmp_path / "nowhere") == 1
-    assert "is neither a folder" in capsys.readouterr().err
+    for words in ((tmp_path / "nowhere",), ("--model", tmp_path / "nowhere")):
+        assert run(monkeypatch, *words) == 1
+        assert "is neither a folder" in capsys.readouterr().err
+    assert run(monkeypatch, "vgtok-tiny", "--model", "other") == 1
+    assert "--model: 'other' is named beside 'vgtok-tiny'; name one model" in capsys.readouterr().err
     monkeypatch.setattr(hub, "shipped_models", dict)
     with pytest.raises(InputError):
         serve.serve("vgtok-tiny")

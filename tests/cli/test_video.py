@@ -382,3 +382,30 @@ def test_a_clip_cut_short_keeps_the_frames_it_has(vgtok: Run, model: Path, tmp_p
     count = len(logged(out))
     assert 0 < count < 18
     assert shown(out / "clip.detections.mp4") == list(range(count))
+
+
+def test_a_camera_is_recorded_and_then_a_video_like_any_other(
+    vgtok: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_avi(tmp_path / "seen.avi", 5)
+    monkeypatch.chdir(tmp_path)
+    original = cv2.VideoCapture
+    # A file in the place of the device: what it gives is read as a camera is, until it ends.
+    monkeypatch.setattr(cv2, "VideoCapture", lambda source: original("seen.avi" if source == 0 else source))
+    for number in (1, 2):
+        code, printed, err = vgtok("detect", "0", "--model", model, "--seconds", 30, "--json")
+        assert code == 0, err
+        document = json.loads(printed)
+        # What a camera shows is never the same again.
+        assert document["out"] == str(Path("vgtok-runs") / ("detect" if number == 1 else "detect-2"))
+        assert [(clip["input"], clip["frames"], clip["resumed"]) for clip in document["videos"]] == [
+            ("camera-0.mp4", 5, 0)
+        ]
+    assert frame_rate(tmp_path / "vgtok-runs" / "detect" / "camera-0.mp4") == 10.0
+
+
+def test_a_camera_that_is_not_there_is_one_line(vgtok: Run, model: Path, tmp_path: Path) -> None:
+    code, _, err = vgtok("detect", "93", "--model", model, "--out", tmp_path / "out")
+    assert code == 1
+    assert err.strip() == "error: 93: no camera of that number can be opened here; give a video file instead"
+    assert not (tmp_path / "out").exists()

@@ -185,7 +185,7 @@ def test_the_command(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     code, _, err = command("export", "onnx", saved, "--tokens", 5000)
     assert (code, "5000 is outside 48 to 768" in err) == (1, True)
     monkeypatch.chdir(tmp_path)
-    code, out, _ = command("export", "onnx", saved, "--tokens", 39, "--size", "192x128", "--json")
+    code, out, _ = command("export", "onnx", "--model", saved, "--tokens", 39, "--size", "192x128", "--json")
     document = json.loads(out)
     assert code == 0
     assert (document["file"], document["model"], document["tokens"]) == ("small.v1.onnx", "small.v1", 39)

@@ -159,21 +159,25 @@ def write_csv(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 
 class Pictures:
-    """The image files of one run; `journal` holds the finished ones, `resumed` is their number at the start.
+    """The image files of one command in a folder whose `journal` holds the finished ones, also of earlier commands.
 
-    Finished images that were deleted since from one of the input `folders` are dropped.
+    `items` are those of this command; an earlier one finished `resumed` of them. Finished images that were deleted
+    since from one of the input `folders` are dropped.
     """
 
     def __init__(self, job: Job, folders: AbstractSet[Path]) -> None:
         self.job = job
         self.journal = Journal(job.out / "journal.jsonl", job.settings, partial(_is_current, folders=folders))
-        self.resumed = len(self.journal.entries)
+        self.resumed = 0
+        self.items: list[str] = []
 
     def detect(self, path: Path, item: str, name: str) -> None:
         """Detect in one file called `item`, write its pictures and log it, unless an earlier run did."""
         from vgtok.detect.result import picture_bytes
 
         if self._finished(path, item):
+            self.items.append(item)
+            self.resumed += 1
             return
         seen = stamp(path)
         pixels = read_image(path)
@@ -188,16 +192,18 @@ class Pictures:
             write_bytes(target, picture_bytes(self.job.draw(pixels, entry["objects"], kind, result.tokens), target))
         files = [str(target) for target in written.values()]
         self.journal.add(item, {"stamp": seen, "source": str(path.absolute()), "written": files, **entry})
+        self.items.append(item)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row for every finished file."""
+        """Return a row for every finished file of this command."""
+        found = ((item, self.journal.entries[item]) for item in self.items)
         return [
             {
                 "input": item,
                 "detections": len(entry["objects"]),
                 **{key: entry[key] for key in ("tokens", "retained", "ms", "written")},
             }
-            for item, entry in self.journal.entries.items()
+            for item, entry in found
         ]
 
     def _finished(self, path: Path, item: str) -> bool:

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from vgtok.cli import options
+from vgtok.cli.options import said_when_interrupted
 from vgtok.data.dataset import open_annotated
 from vgtok.data.subset import evenly_spaced
 from vgtok.errors import InputError
@@ -69,7 +70,8 @@ def evaluate(
         chosen = head.value if head else detector.head
         budget = detector.budget if budget is None else budget
         reader = Tokenizer(budget, canvas=detector.canvas)
-        ran = run_detector(detector, dataset, reader, rules.max_detections, chosen, progress=True)
+        with said_when_interrupted(lambda: "nothing is kept, as AP needs every image; --limit 20 takes 20 of them"):
+            ran = run_detector(detector, dataset, reader, rules.max_detections, chosen, progress=True)
         detections = ran.detections
         run = {"model": model, "head": chosen, "budget": budget, **ran.to_dict()}
     with errors.status("evaluating"):

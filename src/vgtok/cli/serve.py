@@ -20,13 +20,8 @@ if TYPE_CHECKING:
 
 
 def serve(
-    model: Annotated[
-        str | None,
-        typer.Argument(help=f"A shipped model, a folder, a checkpoint or a hub name (default: {DEFAULT_MODEL})."),
-    ] = None,
-    named: Annotated[
-        str | None, typer.Option("--model", metavar="MODEL", help="The same as an option, as other commands take it.")
-    ] = None,
+    model: options.ModelArgument = None,
+    model_option: Annotated[str | None, typer.Option("--model", help="The same, as other commands take it.")] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 accepts other machines.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.")] = 7860,
     score_threshold: Annotated[
@@ -51,9 +46,7 @@ def serve(
     from vgtok.serve.limits import Limits
     from vgtok.serve.server import is_loopback, listening
 
-    if model is not None and named is not None:
-        raise InputError(f"model: both {model} and --model {named} are given; give one")
-    service = _service(model or named, score_threshold)
+    service = _service(options.one_model(model, model_option), score_threshold)
     # Handle SIGTERM like Ctrl-C, so that uploads are deleted either way.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     limits = Limits(max_megabytes, max_megapixels)

@@ -1,8 +1,9 @@
 """Read, detect in and write videos frame by frame, with a log to resume from."""
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,15 +107,53 @@ def _write(path: Path, pictures: Iterable[NDArray[np.uint8]], rate: float) -> in
     return count
 
 
+def check_camera(number: int) -> None:
+    """Raise InputError unless OpenCV can read a frame of the camera."""
+    with _opened(number) as capture:
+        if not capture.grab():
+            raise InputError(f"{number}: no camera of that number can be opened here; give a video file instead")
+
+
+def record_camera(number: int, seconds: float, folder: Path) -> Path:
+    """Record a camera to `camera-NUMBER.mp4` in a folder for some seconds, or until Ctrl-C; return the file."""
+    path = folder / f"camera-{number}.mp4"
+    with _opened(number) as capture:
+        rate = float(capture.get(cv2.CAP_PROP_FPS))
+        write_video(path, _recorded(capture, seconds), rate if 0 < rate <= 1000 else _DEFAULT_RATE)
+    return path
+
+
+def _recorded(capture: cv2.VideoCapture, seconds: float) -> Iterator[NDArray[np.uint8]]:
+    """Yield (H, W, 3) RGB frames as they come."""
+    end = time.monotonic() + seconds
+    # Ctrl-C ends the recording; detection then runs on what there is.
+    with suppress(KeyboardInterrupt):
+        while time.monotonic() < end:
+            decoded, picture = capture.read()
+            if not decoded:
+                return
+            yield np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), dtype=np.uint8)
+
+
 @contextmanager
-def _opened(path: Path) -> Iterator[cv2.VideoCapture]:
+def _opened(source: Path | int) -> Iterator[cv2.VideoCapture]:
+    """Open a file, or a camera by its number."""
     # Silence the decoder: its problems are reported here in one line.
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
-    capture = cv2.VideoCapture(str(path))
+    capture = _camera(source) if isinstance(source, int) else cv2.VideoCapture(str(source))
     try:
         yield capture
     finally:
         capture.release()
+
+
+def _camera(number: int) -> cv2.VideoCapture:
+    # Silent too: every interface of the system that lacks the camera would complain.
+    before = cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+    try:
+        return cv2.VideoCapture(number)
+    finally:
+        cv2.utils.logging.setLogLevel(before)
 
 
 def _header_count(capture: cv2.VideoCapture) -> int:
