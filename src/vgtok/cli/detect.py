@@ -20,8 +20,8 @@ from vgtok.cli import options
 from vgtok.cli.detections import PARTS, Job, Output, Pictures, write_coco, write_csv
 from vgtok.cli.options import HeadName, console_table, expand_inputs, output_names
 from vgtok.cli.video import VIDEO_SUFFIXES, Video, count_frames, is_video, logged_frames
-from vgtok.data.dataset import IMAGE_SUFFIXES
-from vgtok.defaults import DEFAULT_MODEL
+from vgtok.data.dataset import IMAGE_SUFFIXES, open_annotated
+from vgtok.defaults import DEFAULT_MODEL, DEFAULT_SCORE
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import locked, stamp
 from vgtok.parallel import progress_bar
@@ -34,10 +34,14 @@ def detect(
     inputs: Annotated[list[str], typer.Argument(help="Image or video files, folders or globs.")],
     model: options.Model = DEFAULT_MODEL,
     budget: options.ModelBudget = None,
-    score_threshold: Annotated[float, typer.Option(help="Leave out detections with a lower score.")] = 0.3,
+    score_threshold: Annotated[float, typer.Option(help="Leave out detections with a lower score.")] = DEFAULT_SCORE,
     max_detections: Annotated[int, typer.Option(min=1, help="Maximum detections per image or frame.")] = 1000,
     head: options.Head = None,
     write: Annotated[list[Output] | None, typer.Option(help="Outputs; repeatable (default: picture, coco).")] = None,
+    track: Annotated[bool, typer.Option("--track", help="Follow objects through videos; count them by class.")] = False,
+    truth: Annotated[
+        str | None, typer.Option(help="Data set with the images, as in --data, whose annotated boxes to draw too.")
+    ] = None,
     out: options.Out = Path("vgtok-detections"),
     json_: options.Json = False,
 ) -> None:
@@ -58,6 +62,9 @@ def detect(
             paths.extend(path for path in found if path not in paths)
         except VGTokError as error:
             fail(argument, str(error))
+    if track and paths and not any(map(is_video, paths)):
+        raise InputError("--track: follows objects through videos, and none of the inputs is one")
+    annotated = None if truth is None else open_annotated(truth)
     outputs = frozenset(write or (Output.picture, Output.coco))
     # Check once what would fail for every image: the budget here, the head below.
     if budget is not None:
@@ -75,13 +82,16 @@ def detect(
         "max_detections": max_detections,
         "head": head.value if head else detector.head,
         "write": sorted(outputs),
+        # Only if asked for, so that runs of earlier versions resume.
+        **({"track": True} if track else {}),
+        **({"truth": truth} if truth else {}),
     }
     with locked(out / ".vgtok-lock", out):
-        pictures, videos = _detect_all(Job(detector, settings, outputs, out), paths, fail)
+        pictures, videos = _detect_all(Job(detector, settings, outputs, out, annotated), paths, fail)
         if Output.coco in outputs:
             write_coco(out / "detections.json", _records(pictures))
         if Output.csv in outputs:
-            write_csv(out / "detections.csv", _records(pictures))
+            write_csv(out / "detections.csv", _records(pictures), tracked=track)
         _report(pictures, videos, failed, json_=json_)
     if failed:
         if len(paths) > 1:
@@ -157,5 +167,9 @@ def _report(pictures: Pictures, videos: Sequence[Video], failed: Sequence[dict[s
     console.print(console_table(f"detections written to {out}", columns, cells))
     if len(rows) > _SHOWN_ROWS:
         console.print(f"... and {len(rows) - _SHOWN_ROWS} more")
+    for clip in clips:
+        if "tracks" in clip:
+            counts = ", ".join(f"{count} {name}" for name, count in clip["tracks"].items()) or "none"
+            console.print(f"{escape(clip['input'])}, objects followed: {escape(counts)}", highlight=False)
     if resumed:
         console.print(f"{resumed} frames were finished before this run")

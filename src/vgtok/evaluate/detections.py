@@ -275,7 +275,10 @@ def run_detector(
     def detect(index: int) -> "Result | None":
         # A missing file is a problem of the data set, which its reader has already reported.
         path = dataset.images[index]
-        return detector(path, tokenizer=tokenizer, max_detections=max_detections, head=head) if path.is_file() else None
+        if not path.is_file():
+            return None
+        # AP counts detections of any score.
+        return detector(path, tokenizer=tokenizer, max_detections=max_detections, score_threshold=0.0, head=head)
 
     found: list[FoundBoxes] = []
     retained, times, missing = [], [], 0
