@@ -9,7 +9,8 @@ from tests.data.folders import write_visdrone
 from tests.detect.small_models import small_detector
 from vgtok.data.dataset import open_annotated
 from vgtok.errors import InputError
-from vgtok.evaluate.detections import label_map, run_detector
+from vgtok.evaluate.classes import label_map
+from vgtok.evaluate.detections import run_detector
 from vgtok.tokenize.tokenizer import Tokenizer
 
 READER = Tokenizer(0.5, canvas=small_detector().canvas)

@@ -88,11 +88,13 @@ def side_by_side(pictures: Sequence[Image.Image], captions: Sequence[str]) -> Im
     font = _fitting_font(captions, width - 8, max(11, round(max(width, height) / 60)))
     bar, gap = round(1.6 * font.size), max(2, round(width / 200))
     sheet = Image.new("RGB", (len(pictures) * (width + gap) - gap, height + bar), "black")
-    draw = ImageDraw.Draw(sheet)
     for number, (picture, caption) in enumerate(zip(pictures, captions, strict=True)):
         left = number * (width + gap)
         sheet.paste(picture, (left, bar))
-        draw.text((left + 4, bar / 2), caption, fill="white", font=font, anchor="lm")
+        # On its own, so that a caption too long for a small picture is cut off.
+        head = Image.new("RGB", (width, bar), "black")
+        ImageDraw.Draw(head).text((4, bar / 2), caption, fill="white", font=font, anchor="lm")
+        sheet.paste(head, (left, 0))
     return sheet
 
 
@@ -196,5 +198,6 @@ def _label(
             taken[top : top + height, left : left + width] = True
             draw = ImageDraw.Draw(picture, "RGBA")
             draw.rectangle((left, top, left + width - 1, top + height - 1), fill=(0, 0, 0, 140))
-            draw.text((left + 2, top + height / 2), text, fill=color, font=font, anchor="lm")
+            pale = tuple((2 * value + 255) // 3 for value in color)
+            draw.text((left + 2, top + height / 2), text, fill=pale, font=font, anchor="lm")
             return
