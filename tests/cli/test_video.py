@@ -221,7 +221,7 @@ def shown(path: Path) -> list[int]:
 
 
 def nearest(path: Path, source: Path) -> list[int]:
-    """The frame of the source that each frame of an annotated video is nearest to, labels and legend notwithstanding."""
+    """The frame of the source that each frame of an annotated video is nearest to, whatever is drawn over it."""
     known = np.array([frame.pixels[::2, ::2] for frame in read_video(source)]).astype(np.int16)
     return [int(np.abs(known - frame.pixels[::2, ::2]).mean(axis=(1, 2, 3)).argmin()) for frame in read_video(path)]
 

@@ -201,7 +201,7 @@ def test_the_default_threshold_is_the_commands() -> None:
     detector = small_detector()
     with torch.no_grad():
         for layer in detector.model.query_head.cls_branches:
-            layer.bias += 3.5
+            layer.bias += 2.8
     image = picture(128, 192)
     whole = detector(image, score_threshold=0.0)
     kept = int((whole.scores >= DEFAULT_SCORE).sum())
