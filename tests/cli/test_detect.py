@@ -11,6 +11,7 @@ from PIL import Image
 
 from tests.cli.conftest import counting
 from tests.command_line import Run
+from tests.data.folders import write_visdrone
 from tests.detect.small_models import small_detector
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import save_detector
@@ -229,3 +230,26 @@ def test_a_frame_the_model_cannot_take_stops_nothing(
     assert code == 1
     assert "1.png: out of memory" in err
     assert [row["input"] for row in json.loads(out)["frames"]] == ["0.png", "2.png"]
+
+
+def test_annotated_boxes_are_drawn(vgtok: Run, model: Path, frames: Path, tmp_path: Path) -> None:
+    line = "30,20,60,50,1,4,0,0\n"
+    data = write_visdrone(tmp_path / "visdrone", {"0": line})
+    for image in (data / "images").iterdir():
+        image.unlink()
+    (frames / "0.png").rename(data / "images" / "0.jpg")
+    options = ("--model", model, "--score-threshold", 0.9, "--write", "picture", "--write", "compare")
+    truth = ("--truth", f"visdrone:{data}")
+    code, _, err = vgtok("detect", data / "images" / "0.jpg", *options, *truth, "--out", tmp_path / "out")
+    assert code == 0, err
+    assert vgtok("detect", data / "images" / "0.jpg", *options, "--out", tmp_path / "plain")[0] == 0
+    with Image.open(tmp_path / "out" / "0.detections.jpg") as drawn:
+        with_truth = np.asarray(drawn).astype(int)
+    with Image.open(tmp_path / "plain" / "0.detections.jpg") as drawn:
+        without = np.asarray(drawn).astype(int)
+    assert with_truth[20, 30:90].mean() > without[20, 30:90].mean() + 30
+    with Image.open(tmp_path / "out" / "0.compare.jpg") as drawn:
+        assert drawn.width >= 2 * 128
+    code, _, err = vgtok("detect", frames / "1.png", *options, *truth, "--out", tmp_path / "other")
+    assert code == 1
+    assert "1.png: not one of the 1 images of --truth" in " ".join(err.split())

@@ -22,8 +22,8 @@ from vgtok.cli.detections import PARTS, Job, Output, Pictures, write_coco, write
 from vgtok.cli.inputs import absolute_inputs, find_inputs, output_names, passed_over_text
 from vgtok.cli.options import HeadName, console_table, said_when_interrupted
 from vgtok.cli.video import VIDEO_SUFFIXES, Video, check_camera, count_frames, is_video, logged_frames, record_camera
-from vgtok.data.dataset import IMAGE_SUFFIXES
-from vgtok.defaults import DEFAULT_MODEL
+from vgtok.data.dataset import IMAGE_SUFFIXES, open_annotated
+from vgtok.defaults import DEFAULT_MODEL, DEFAULT_SCORE
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import locked, stamp
 from vgtok.parallel import progress_bar
@@ -39,12 +39,16 @@ def detect(
     ],
     model: options.Model = DEFAULT_MODEL,
     budget: options.ModelBudget = None,
-    score_threshold: Annotated[float, typer.Option(help="Leave out detections with a lower score.")] = 0.3,
+    score_threshold: Annotated[float, typer.Option(help="Leave out detections with a lower score.")] = DEFAULT_SCORE,
     max_detections: Annotated[int, typer.Option(min=1, help="Maximum detections per image or frame.")] = 1000,
     head: options.Head = None,
     write: Annotated[
         list[Output] | None,
         typer.Option(metavar="OUTPUT", help="picture, tokens, coco or csv; repeatable (default: picture and coco)."),
+    ] = None,
+    track: Annotated[bool, typer.Option("--track", help="Follow objects through videos; count them by class.")] = False,
+    truth: Annotated[
+        str | None, typer.Option(help="Data set with the images, as in --data, whose annotated boxes to draw too.")
     ] = None,
     recursive: options.Recursive = False,
     seconds: Annotated[float, typer.Option(min=0.1, help="Seconds to record of a camera.")] = 10,
@@ -70,6 +74,9 @@ def detect(
         raise typer.Exit(1)
     if said := passed_over_text(found.passed_over):
         errors.print(f"[yellow]{escape(said)}[/]", highlight=False)
+    if track and not found.cameras and not any(map(is_video, found.files)):
+        raise InputError("--track: follows objects through videos, and none of the inputs is one")
+    annotated = None if truth is None else open_annotated(truth)
     outputs = frozenset(write or (Output.picture, Output.coco))
     # Check once what would fail for every image: the budget here, the head below.
     if budget is not None:
@@ -87,6 +94,9 @@ def detect(
         "max_detections": max_detections,
         "head": head.value if head else detector.head,
         "write": sorted(outputs),
+        # Only if asked for, so that runs of earlier versions resume.
+        **({"track": True} if track else {}),
+        **({"truth": truth} if truth else {}),
     }
     # What a camera shows is never the same again.
     clock = datetime.now(UTC).isoformat() if found.cameras else ""
@@ -96,11 +106,11 @@ def detect(
     with locked(out / ".vgtok-lock", out):
         recordings = [record_camera(camera, seconds, out) for camera in found.cameras]
         paths = [*found.files, *recordings]
-        pictures, videos = _detect_all(Job(detector, settings, outputs, out), paths, fail)
+        pictures, videos = _detect_all(Job(detector, settings, outputs, out, annotated), paths, fail)
         if Output.coco in outputs:
             write_coco(out / "detections.json", _records(pictures))
         if Output.csv in outputs:
-            write_csv(out / "detections.csv", _records(pictures))
+            write_csv(out / "detections.csv", _records(pictures), tracked=track)
         _report(pictures, videos, failed, found.passed_over, json_=json_)
     if failed:
         if len(paths) > 1:
@@ -197,5 +207,9 @@ def _report(
     console.print(console_table(f"detections written to {out}", columns, cells))
     if len(rows) > _SHOWN_ROWS:
         console.print(f"... and {len(rows) - _SHOWN_ROWS} more")
+    for clip in clips:
+        if "tracks" in clip:
+            counts = ", ".join(f"{count} {name}" for name, count in clip["tracks"].items()) or "none"
+            console.print(f"{escape(clip['input'])}, objects followed: {escape(counts)}", highlight=False)
     if resumed:
         console.print(f"{resumed} {'frame was' if resumed == 1 else 'frames were'} finished before this run")

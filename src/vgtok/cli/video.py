@@ -6,16 +6,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.cli.detections import PARTS, Job, Output, is_record, record
+from vgtok.cli.detections import PARTS, Job, Output, is_record, object_corners, record
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import stamp
 from vgtok.journal import Journal, read_entries, read_header
+
+if TYPE_CHECKING:
+    from vgtok.detect.tracking import Tracker
 
 VIDEO_SUFFIXES = frozenset({".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg"})
 
@@ -176,6 +179,18 @@ def logged_frames(folder: Path, settings: Mapping[str, Any]) -> Iterator[dict[st
             yield from read_entries(path, is_record, number_field=_NUMBER)
 
 
+def _resumed_tracks(job: Job, log: Journal) -> "Tracker":
+    """Return a tracker that has seen the frames of the log."""
+    from vgtok.detect.tracking import Tracker
+
+    tracker = Tracker(job.settings["score_threshold"])
+    for entry in log.entries.values():
+        rows = entry["objects"]
+        labels, identities = (np.array([row.get(key, 0) for row in rows], dtype=np.int64) for key in ("label", "track"))
+        tracker.replay(object_corners(rows), labels, identities)
+    return tracker
+
+
 class Video:
     """One video file, called `item` in results; `resumed` is the number of frames an earlier run finished."""
 
@@ -187,6 +202,7 @@ class Video:
         self.log = Journal(path, header, is_record, number_field=_NUMBER, restart=True)
         self.resumed = len(self.log.entries)
         self.targets = job.targets(name, ".mp4")
+        self.tracks = _resumed_tracks(job, self.log) if job.settings.get("track") else None
         if not self.resumed:
             self._remove_outdated()
 
@@ -195,12 +211,27 @@ class Video:
         for frame in read_video(self.path, len(self.log.entries)):
             item = f"{self.item}#{frame.number:06d}"
             try:
-                result = self.job.detect(frame.pixels)
+                entry = self._record(frame.pixels, item)
             except (VGTokError, RuntimeError, MemoryError) as error:
                 raise InputError(f"{item}: {error}; run again to resume from there") from None
             self._remove_outdated()
-            self.log.add(item, {"seconds": round(frame.seconds, 3), **record(item, result)})
+            self.log.add(item, {"seconds": round(frame.seconds, 3), **entry})
             advance()
+
+    def _record(self, pixels: NDArray[np.uint8], item: str) -> dict[str, Any]:
+        """Detect in the next frame; return its record, with identities if the run tracks."""
+        if self.tracks is None:
+            return record(item, self.job.detect(pixels))
+        from vgtok.detect.tracking import UNTRACKED, WEAK_SCORE
+
+        least = self.job.settings["score_threshold"]
+        entry = record(item, self.job.detect(pixels, score_threshold=min(least, WEAK_SCORE)))
+        # The rounded values of the record, so that replaying the log gives the same tracks.
+        objects = entry["objects"]
+        boxes, labels = object_corners(objects), np.array([row["label"] for row in objects], dtype=np.int64)
+        identities = self.tracks.update(boxes, np.array([row["score"] for row in objects]), labels).tolist()
+        rows = [row | {"track": identity} for row, identity in zip(objects, identities, strict=True)]
+        return {**entry, "objects": [row for row in rows if row["score"] >= least or row["track"] != UNTRACKED]}
 
     def undrawn(self) -> int:
         """Return the number of pictures `write` will draw."""
@@ -227,9 +258,17 @@ class Video:
             "tokens": tokens,
             "retained": retained,
             "ms": dict(zip(PARTS, ms, strict=True)),
+            **({"tracks": self.track_counts()} if self.tracks else {}),
             "log": str(self.log.path),
             "written": [str(target) for target in self.targets.values() if target.is_file()],
         }
+
+    def track_counts(self) -> dict[str, int]:
+        """Return the number of tracks of each class, most numerous first."""
+        from vgtok.detect.tracking import count_tracks
+
+        frames = (entry["objects"] for entry in self.log.entries.values())
+        return count_tracks([(row["track"], row["name"]) for row in objects if row.get("track")] for objects in frames)
 
     def _pictures(self, kind: Output, advance: Callable[[], None]) -> Iterator[NDArray[np.uint8]]:
         frames = read_video(self.path)
@@ -237,7 +276,7 @@ class Video:
             frame = next(frames, None)
             if frame is None:
                 raise InputError(f"{self.path}: has fewer frames than when it was first read; delete {self.log.path}")
-            yield np.asarray(self.job.draw(frame.pixels, entry["objects"], kind), dtype=np.uint8)
+            yield np.asarray(self.job.draw(frame.pixels, entry, kind), dtype=np.uint8)
             advance()
 
     def _remove_outdated(self) -> None:

@@ -130,12 +130,13 @@ class DrawableAnswer:
 
     def detections_picture(self) -> bytes:
         """Return the detections over the canvas, as JPEG."""
-        from vgtok.show.overlay import draw_detections
+        from vgtok.show.boxes import draw_detections
 
         assert self.result is not None
         found = self.result
         width = self.answer.image.width
-        return _jpeg(draw_detections(self.canvas.image, width, found.boxes, found.labels, found.class_names))
+        boxes = (found.boxes, found.labels, found.class_names)
+        return _jpeg(draw_detections(self.canvas.image, width, *boxes, scores=found.scores))
 
     def with_pictures(self) -> Answer:
         """Return the answer with its pictures."""
