@@ -57,12 +57,13 @@ class CleanSend:
 
 
 _EVENT = "/gradio_api/queue/join"
+_STREAM = "/gradio_api/queue/data"
 _FILE = "/gradio_api/file="
 _SCRIPTS = ("/assets/", "/static/")
 """Scripts and styles, which may be compressed; the rest is short, pictures, or a page to be cleaned."""
 
 _GET = (
-    "/", "/theme.css", "/manifest.json", "/favicon.ico", "/gradio_api/queue/data", "/gradio_api/upload_progress",
+    "/", "/theme.css", "/manifest.json", "/favicon.ico", _STREAM, "/gradio_api/upload_progress",
     "/api/openapi.json", HEALTH,
 )  # fmt: skip
 _POST = ("/api/tokenize", "/api/detect", "/gradio_api/upload", _EVENT)
@@ -105,7 +106,13 @@ class Guard:
         if not scope["path"].startswith(_SCRIPTS):
             kept = [pair for pair in scope["headers"] if pair[0] != b"accept-encoding"]
             scope = {**scope, "headers": kept}
-        await self.app(scope, receive, send)
+        try:
+            await self.app(scope, receive, send)
+        except RuntimeError:
+            # The framework's stream fails for a visitor who left while an event was queued: nobody reads its end.
+            if scope["path"] != _STREAM:
+                raise
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _check_route(self, scope: Scope) -> None:
         """Refuse routes that neither page nor endpoint uses, and files outside the upload folder."""
