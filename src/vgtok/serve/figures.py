@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from vgtok.serve.service import Answer, DrawableAnswer
-from vgtok.show.overlay import COLORS, class_color
+from vgtok.show.boxes import class_color
+from vgtok.show.overlay import COLORS
 from vgtok.tokenize.tokens import Tokens
 
 _THUMBNAIL = (160, 96)
@@ -113,7 +114,7 @@ def detections_html(answer: Answer, dense: Answer | None = None) -> str:
     ]
     names = [category.name for category in answer.categories or ()]
     classes = "".join(
-        f"<li><i style='background:rgb{class_color(label)}'></i>{escape(name)} <b>{counts.get(name, 0):,}</b> "
+        f"<li><i style='background:rgb{class_color(name)}'></i>{escape(name)} <b>{counts.get(name, 0):,}</b> "
         f"<small>{beside(f'{every.get(name, 0):,}')}</small></li>"
         for label, name in enumerate(names)
         if name in counts or name in every
