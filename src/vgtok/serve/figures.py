@@ -116,7 +116,7 @@ def detections_html(answer: Answer, dense: Answer | None = None) -> str:
     classes = "".join(
         f"<li><i style='background:rgb{class_color(name)}'></i>{escape(name)} <b>{counts.get(name, 0):,}</b> "
         f"<small>{beside(f'{every.get(name, 0):,}')}</small></li>"
-        for label, name in enumerate(names)
+        for name in names
         if name in counts or name in every
     )
     return f"{_figures_html(figures)}<ul class='legend classes'>{classes}</ul>"
