@@ -26,7 +26,6 @@ from vgtok.evaluate.detections import run_detector
 from vgtok.evaluate.evaluation import Evaluation, apply_protocol, evaluate_scored, find_mistakes
 from vgtok.evaluate.protocols import protocol_for
 from vgtok.files import read_json, read_lines, write_text
-from vgtok.runs import RUNS
 from vgtok.tokenize.geometry import ROOT
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.train.loop import set_up, train
@@ -73,7 +72,7 @@ def finetune(
     data: str,
     model: str = DEFAULT_MODEL,
     *,
-    out: str | Path = RUNS / "finetune",
+    out: str | Path = "vgtok-runs/finetune",
     minutes: float = 20.0,
     epochs: int | None = None,
     budget: float | None = None,
