@@ -37,7 +37,7 @@ def test_a_model_is_named_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert run(monkeypatch, "--model", "nowhere-at-all.pth") == 1
     assert "'nowhere-at-all.pth' is neither a folder" in capsys.readouterr().err
     assert run(monkeypatch, "one", "--model", "other") == 1
-    assert "model: both one and --model other are given; give one" in " ".join(capsys.readouterr().err.split())
+    assert "--model: 'other' is named beside 'one'; name one model" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_taken_port_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,7 +125,7 @@ def test_warnings_are_one_line_without_a_place_in_the_code(vgtok: Run, monkeypat
         warnings.warn("labels/1.txt: box without area, skipped", stacklevel=2)
         return {}
 
-    monkeypatch.setattr("vgtok.cli.train._settings", warn)
+    monkeypatch.setattr("vgtok.cli.options.key_values", warn)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         code, _, err = vgtok("train", "synthetic-smoke", "--set", "batch=2", "--list", "--json")

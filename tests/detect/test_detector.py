@@ -199,10 +199,12 @@ def test_supervision_reads_the_result(result: Result) -> None:
 
 def test_the_default_threshold_is_the_commands() -> None:
     detector = small_detector()
+    image = picture(128, 192)
+    middle = float(np.median(detector(image, score_threshold=0.0).scores))
     with torch.no_grad():
         for layer in detector.model.query_head.cls_branches:
-            layer.bias += 2.8
-    image = picture(128, 192)
+            # Half of the scores on either side of the threshold.
+            layer.bias += float(np.log(DEFAULT_SCORE / (1 - DEFAULT_SCORE)) - np.log(middle / (1 - middle)))
     whole = detector(image, score_threshold=0.0)
     kept = int((whole.scores >= DEFAULT_SCORE).sum())
     assert 0 < kept < len(whole)
