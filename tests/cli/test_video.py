@@ -425,7 +425,7 @@ def confident(model: Path) -> Path:
     detector = small_detector()
     with torch.no_grad():
         for layer in detector.model.query_head.cls_branches:
-            layer.bias += 4.2
+            layer.bias += 3.3
     save_detector(detector, model)
     return model
 
