@@ -16,7 +16,6 @@ from PIL import Image
 
 from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import InputError
-from vgtok.files import check_local
 from vgtok.tokenize.decode import ValueRange, array_pixels, check_memory, open_picture, picture_pixels, tensor_pixels
 from vgtok.tokenize.geometry import ROOT, Extent
 
@@ -33,7 +32,7 @@ def read_image(image: ImageLike, value_range: ValueRange = None) -> NDArray[np.u
     unsigned require it.
     """
     if isinstance(image, str | Path):
-        with _opened(image) as file:
+        with _opened(Path(image)) as file:
             return _decoded(_content(file, Path(image)), _shown(image), value_range)
     if isinstance(image, bytes | bytearray | memoryview):
         return _decoded(bytes(image), _BYTES, value_range)
@@ -53,7 +52,7 @@ def header_size(image: str | Path | bytes) -> tuple[int, int]:
     """Return width and height from the header of an image file, without decoding it."""
     if isinstance(image, bytes):
         return open_picture(BytesIO(image), _BYTES).size
-    with _opened(image) as file:
+    with _opened(Path(image)) as file:
         return open_picture(file, _shown(image)).size
 
 
@@ -64,11 +63,10 @@ def _decoded(data: bytes, name: str, value_range: ValueRange) -> NDArray[np.uint
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[IO[bytes]]:
+def _opened(path: Path) -> Iterator[IO[bytes]]:
     try:
-        file = Path(path).open("rb")  # noqa: SIM115  (closed below, outside of what is caught here)
+        file = path.open("rb")
     except FileNotFoundError:
-        check_local(path)
         raise InputError(f"{_shown(path)}: no such file") from None
     except IsADirectoryError:
         raise InputError(f"{_shown(path)}: is a folder, not an image file") from None
