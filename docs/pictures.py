@@ -1,7 +1,7 @@
-"""Draws the picture of every stage that docs/concepts shows, from one rendered scene: `python docs/pictures.py`.
+"""Draws the pictures of docs/concepts, one per stage: `python docs/pictures.py`; with `--gallery` those of the gallery.
 
-No photograph goes in. The two stages behind the encoder use random weights, which is enough to see where vectors
-land, unless `--model` names a trained detector.
+No photograph goes in: all scenes are rendered. The two stages behind the encoder use random weights, which is enough to
+see where vectors land, unless `--model` names a trained detector. The gallery always has one.
 """
 
 import argparse
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import vgtok
-from vgtok.data.synthetic import Scene, SceneConfig, render_scene
+from vgtok.data.synthetic import LAYOUTS, Scene, SceneConfig, render_scene
+from vgtok.defaults import DEFAULT_MODEL
 from vgtok.detect.config import detector_configuration
 from vgtok.detect.detector import Detector
 from vgtok.detect.model import CoDetr
@@ -31,6 +32,7 @@ SIZE = (1000, 562)
 """The canvas to fit: not whole roots, so that padding shows."""
 
 WIDTH = 1600
+GALLERY_WIDTH = 1240
 RANK = 0.20
 PERCENTILE = 74.82
 RED = (255, 40, 40)
@@ -41,12 +43,32 @@ Picture = NDArray[np.uint8]
 def main() -> None:
     """Write one JPEG per stage."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "images" / "stages")
-    parser.add_argument("--model", help="a trained detector for the last two pictures")
+    parser.add_argument("--out", type=Path, help="folder of the pictures [default: below docs/images]")
+    parser.add_argument("--model", help="a trained detector for the last two pictures, or the gallery")
+    parser.add_argument("--gallery", action="store_true", help="draw the gallery instead of the stages")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    for name, rows in stages(options.model).items():
-        panel_rows(rows, width=WIDTH).save(options.out / f"{name}.jpg", quality=88, optimize=True)
+    out = options.out or Path(__file__).parent / "images" / ("gallery" if options.gallery else "stages")
+    out.mkdir(parents=True, exist_ok=True)
+    pictures = gallery(options.model or DEFAULT_MODEL) if options.gallery else stages(options.model)
+    width, quality = (GALLERY_WIDTH, 80) if options.gallery else (WIDTH, 88)
+    for name, rows in pictures.items():
+        panel_rows(rows, width=width).save(out / f"{name}.jpg", quality=quality, optimize=True)
+
+
+def gallery(model: str) -> dict[str, list[list[Panel]]]:
+    """Rows of captioned panels per layout: what the detector finds at three budgets, and the tokens of one of them."""
+    detector = vgtok.load(model).to("cpu")
+    sheets = {}
+    for layout in LAYOUTS:
+        scene = render_scene(seed=11, width=1536, height=864, config=SceneConfig(layout=layout))
+        results = {budget: detector(scene.pixels, budget=budget, score_threshold=0.3) for budget in (1.0, 0.4, 0.2)}
+        dense, middle, least = (
+            (f"{budget:.0%}: {len(result.tokens):,} tokens, {len(result)} boxes", np.asarray(result.plot()))
+            for budget, result in results.items()
+        )
+        tokens = ("the tokens of 40%", np.asarray(results[0.4].tokens.overlay(scene.pixels)))
+        sheets[layout] = [[dense, middle], [least, tokens]]
+    return sheets
 
 
 def stages(model: str | None = None) -> dict[str, list[list[Panel]]]:

@@ -1,4 +1,4 @@
-"""The defaults every package shares: budget, canvas and model."""
+"""The defaults every package shares: budget, canvas, model and score threshold."""
 
 DEFAULT_BUDGET = 0.40
 """Share of the dense 16-px grid a detector or a wrapped model reads."""
@@ -8,3 +8,6 @@ DEFAULT_CANVAS = (2048, 1152)
 
 DEFAULT_MODEL = "vgtok-tiny"
 """The detector that is shipped with the package."""
+
+DEFAULT_SCORE = 0.3
+"""Score below which detections are left out; far below it a detector lists all it cannot rule out."""

@@ -5,6 +5,7 @@ A killed process leaves the previous file and possibly a draft beside it, which 
 
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -100,6 +101,13 @@ def is_there(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):
         return False
+
+
+def check_local(path: str | Path) -> None:
+    """Raise InputError if the path is the address of something on a network."""
+    # A Path holds one slash of the two.
+    if re.match(r"[a-z][a-z0-9+.-]+:/", str(path), re.IGNORECASE) and not is_there(Path(path)):
+        raise InputError(f"{path}: is an address, and nothing is fetched; download it and give the name of the file")
 
 
 def stamp(path: Path) -> list[int]:

@@ -4,6 +4,7 @@ Each worker runs OpenCV on one thread: the processes use the cores.
 """
 
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -36,7 +37,7 @@ def map_with_progress(
                 progress.advance(task)
             return
         # Spawned, not forked: a fork would copy OpenCV's thread pool in an undefined state.
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start_worker) as pool:
             for result in pool.map(function, items, chunksize=max(1, min(8, len(items) // (4 * workers)))):
                 yield result
                 progress.advance(task)
@@ -53,5 +54,7 @@ def default_workers() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _one_thread() -> None:
+def _start_worker() -> None:
     cv2.setNumThreads(1)
+    # Ctrl-C reaches every process of a terminal; the parent alone says what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -11,6 +11,7 @@ from PIL import Image
 
 from tests.cli.conftest import counting
 from tests.command_line import Run
+from tests.data.folders import write_visdrone
 from tests.detect.small_models import small_detector
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import save_detector
@@ -129,10 +130,62 @@ def test_deleted_pictures_and_damaged_lines_leave_the_results(
     assert (code, len(calls)) == (0, 1), err
     assert {row["input"] for row in json.loads(printed)["frames"]} == {"1.png", "2.png"}
     assert {row["image_id"] for row in json.loads((out / "detections.json").read_text())} == {"1.png", "2.png"}
-    # What lies elsewhere stays: results of several calls are gathered in one folder.
+    # What lies elsewhere stays: with --out, the files gather the results of several calls. Each prints its own.
     Image.fromarray(picture(7)).save(tmp_path / "other.png")
     code, printed, _ = vgtok("detect", tmp_path / "other.png", *arguments[2:])
-    assert len(json.loads(printed)["frames"]) == 3
+    assert [row["input"] for row in json.loads(printed)["frames"]] == ["other.png"]
+    gathered = {row["image_id"] for row in json.loads((out / "detections.json").read_text())}
+    assert gathered == {"1.png", "2.png", "other.png"}
+
+
+def test_other_settings_and_other_inputs_have_folders_of_their_own(
+    vgtok: Run, model: Path, frames: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("detect", frames / "0.png", "--model", model, "--score-threshold", 0.001, "--json")
+    first = json.loads(vgtok(*words)[1])
+    assert (first["out"], first["resumed"]) == (str(Path("vgtok-runs/detect")), 0)
+    before = (tmp_path / "vgtok-runs" / "detect" / "detections.json").read_bytes()
+    for number, more in ((2, ("--budget", 0.7)), (3, ("--write", "csv")), (4, (frames / "1.png",))):
+        document = json.loads(vgtok(*words, *more)[1])
+        assert document["out"] == str(Path(f"vgtok-runs/detect-{number}"))
+        assert document["resumed"] == 0
+    assert [row["input"] for row in document["frames"]] == ["0.png", "1.png"]
+    # The same command, named from its folder, finds its own.
+    monkeypatch.chdir(frames)
+    (frames / "vgtok-runs").symlink_to(tmp_path / "vgtok-runs")
+    again = json.loads(vgtok("detect", "0.png", *words[2:])[1])
+    assert (again["out"], again["resumed"], len(again["frames"])) == (first["out"], 1, 1)
+    assert (tmp_path / "vgtok-runs" / "detect" / "detections.json").read_bytes() == before
+
+
+def test_an_input_that_is_not_there_prints_no_results(
+    vgtok: Run, model: Path, frames: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("--model", model, "--json")
+    assert vgtok("detect", frames / "0.png", *words)[0] == 0
+    (frames / "0.png").unlink()
+    for missing, message in ((frames / "0.png", "no such file"), ("https://example.com/a.jpg", "nothing is fetched")):
+        code, printed, err = vgtok("detect", missing, *words)
+        assert (code, json.loads(printed)["frames"]) == (1, [])
+        assert f"{missing}: " in err
+        assert message in err
+    assert [path.name for path in (tmp_path / "vgtok-runs").iterdir()] == ["detect"]
+
+
+def test_ctrl_c_says_what_is_kept(
+    vgtok: Run, model: Path, frames: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patched:
+        counting(patched, stop_after=2)
+        code, _, err = vgtok("detect", frames, "--model", model)
+    assert code == 130
+    kept = Path("vgtok-runs/detect")
+    assert f"interrupted: 2 of 3 frames are finished and kept in {kept}; run the same command" in err
+    document = json.loads(vgtok("detect", frames, "--model", model, "--json")[1])
+    assert (document["out"], document["resumed"], len(document["frames"])) == (str(kept), 2, 3)
 
 
 def test_two_runs_into_one_folder_are_refused(vgtok: Run, model: Path, frames: Path, tmp_path: Path) -> None:
@@ -177,3 +230,26 @@ def test_a_frame_the_model_cannot_take_stops_nothing(
     assert code == 1
     assert "1.png: out of memory" in err
     assert [row["input"] for row in json.loads(out)["frames"]] == ["0.png", "2.png"]
+
+
+def test_annotated_boxes_are_drawn(vgtok: Run, model: Path, frames: Path, tmp_path: Path) -> None:
+    line = "30,20,60,50,1,4,0,0\n"
+    data = write_visdrone(tmp_path / "visdrone", {"0": line})
+    for image in (data / "images").iterdir():
+        image.unlink()
+    (frames / "0.png").rename(data / "images" / "0.jpg")
+    options = ("--model", model, "--score-threshold", 0.9, "--write", "picture", "--write", "compare")
+    truth = ("--truth", f"visdrone:{data}")
+    code, _, err = vgtok("detect", data / "images" / "0.jpg", *options, *truth, "--out", tmp_path / "out")
+    assert code == 0, err
+    assert vgtok("detect", data / "images" / "0.jpg", *options, "--out", tmp_path / "plain")[0] == 0
+    with Image.open(tmp_path / "out" / "0.detections.jpg") as drawn:
+        with_truth = np.asarray(drawn).astype(int)
+    with Image.open(tmp_path / "plain" / "0.detections.jpg") as drawn:
+        without = np.asarray(drawn).astype(int)
+    assert with_truth[20, 30:90].mean() > without[20, 30:90].mean() + 30
+    with Image.open(tmp_path / "out" / "0.compare.jpg") as drawn:
+        assert drawn.width >= 2 * 128
+    code, _, err = vgtok("detect", frames / "1.png", *options, *truth, "--out", tmp_path / "other")
+    assert code == 1
+    assert "1.png: not one of the 1 images of --truth" in " ".join(err.split())

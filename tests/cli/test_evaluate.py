@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from tests.cli.conftest import counting
 from tests.cli.test_detect import picture
 from tests.command_line import Run
 from tests.data.folders import write_visdrone
@@ -99,3 +100,89 @@ def test_evaluate_runs_a_model(vgtok: Run, model: Path, tmp_path: Path) -> None:
     assert "not known to the model" in (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
     assert "give either --predictions" in vgtok("evaluate", *data)[2]
     assert "goes with --model" in vgtok("evaluate", "--predictions", "p.json", "--limit", 2, *data)[2]
+
+
+def test_ctrl_c_says_that_nothing_is_kept(vgtok: Run, model: Path, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    counting(monkeypatch, stop_after=0)
+    code, _, err = vgtok("evaluate", "--model", model, "--data", data)
+    assert code == 130
+    assert "interrupted: nothing is kept" in err
+    assert "--limit 20" in err
+
+
+def yolo_data(folder: Path, count: int = 4) -> str:
+    for part in ("images", "labels"):
+        (folder / part).mkdir(parents=True)
+    for number in range(count):
+        Image.fromarray(picture(number)).save(folder / "images" / f"{number}.jpg")
+        (folder / "labels" / f"{number}.txt").write_text("0 0.5 0.5 0.3 0.3\n")
+    (folder / "data.yaml").write_text("path: .\nval: images\nnames: [vehicle, tree]\n")
+    return f"yolo:{folder / 'data.yaml'}"
+
+
+def test_several_classes_stand_for_one_of_the_data(vgtok: Run, model: Path, tmp_path: Path) -> None:
+    data = yolo_data(tmp_path / "yolo")
+    arguments = ("evaluate", "--model", model, "--data", data)
+    code, _, err = vgtok(*arguments)
+    assert code == 1
+    assert "map them, e.g. --map vehicle=car" in " ".join(err.split())
+    report = tmp_path / "report"
+    code, out, err = vgtok(*arguments, "--map", "vehicle=car+van", "--report", report, "--json")
+    assert code == 0, err
+    document = json.loads(out)
+    assert document["class_map"] == {"vehicle": ["car", "van"]}
+    assert (document["unused_classes"], document["missing_classes"]) == (["bus"], ["tree"])
+    assert document["detections"] > 0
+    pages = [(report / name).read_text(encoding="utf-8") for name in ("report.html", "report.md", "evaluation.json")]
+    for wanted in (str(model), "query", data):
+        assert all(wanted.replace("_", "") in page.replace("\\", "").replace("_", "") for page in pages)
+    assert all("vehicle = car + van" in page for page in pages[:2])
+    assert json.loads(pages[2])["budget"] == document["budget"]
+    code, out, _ = vgtok(*arguments, "--map", "vehicle=car", "--map", "vehicle=van+bus")
+    words = " ".join(out.split())
+    assert code == 0
+    assert "classes: vehicle = car + van + bus" in words
+    assert f"data: {data}" in out
+    assert max(map(len, out.splitlines()[:-4])) <= 80
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("vehicle", "'vehicle' is not DATA=MODEL"),
+        ("vehicle=car+", "'vehicle=car+' is not DATA=MODEL"),
+        ("wagon=car", "'wagon' is not a class of the data, which has vehicle, tree"),
+        ("vehicle=wagon", "'wagon' is not a class of the model, which has car, van, bus"),
+    ],
+)
+def test_a_wrong_mapping_is_told(vgtok: Run, model: Path, tmp_path: Path, text: str, message: str) -> None:
+    data = yolo_data(tmp_path / "yolo", 1)
+    code, _, err = vgtok("evaluate", "--model", model, "--data", data, "--map", text)
+    assert code == 1
+    assert f"--map: {message}" in " ".join(err.split())
+
+
+def test_a_run_is_compared_with_another(vgtok: Run, model: Path, tmp_path: Path) -> None:
+    data = yolo_data(tmp_path / "yolo")
+    arguments = ("evaluate", "--model", model, "--data", data, "--map", "vehicle=car+van+bus")
+    code, out, err = vgtok(*arguments, "--budget", 0.4, "--report", tmp_path / "first", "--json")
+    assert code == 0, err
+    (tmp_path / "first.json").write_text(out)
+    for other in (tmp_path / "first", tmp_path / "first.json", tmp_path / "first" / "detections.json"):
+        code, out, err = vgtok(*arguments, "--budget", 0.4, "--compare", other, "--json")
+        assert code == 0, err
+        assert [(row["difference"], row["significant"]) for row in json.loads(out)["differences"]][:3] == [
+            (0, False)
+        ] * 3
+    code, out, err = vgtok(*arguments, "--budget", 1, "--compare", tmp_path / "first", "--report", tmp_path / "second")
+    assert code == 0, err
+    assert "not significant" in out
+    assert "95% interval" in (tmp_path / "second" / "report.html").read_text(encoding="utf-8")
+    code, out, _ = vgtok(*arguments, "--json")
+    (tmp_path / "bare.json").write_text(out)
+    code, _, err = vgtok(*arguments, "--compare", tmp_path / "bare.json")
+    assert code == 1
+    assert "run that evaluation with --report FOLDER" in " ".join(err.split())
+    code, _, err = vgtok(*arguments, "--limit", 2, "--compare", tmp_path / "first.json")
+    assert code == 1
+    assert "of 4 images, but here are 2" in " ".join(err.split())

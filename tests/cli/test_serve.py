@@ -20,14 +20,24 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
 def test_a_model_that_was_named_must_be_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert run(monkeypatch, tmp_path / "nowhere") == 1
-    assert "is neither a folder" in capsys.readouterr().err
+    for words in ((tmp_path / "nowhere",), ("--model", tmp_path / "nowhere")):
+        assert run(monkeypatch, *words) == 1
+        assert "is neither a folder" in capsys.readouterr().err
+    assert run(monkeypatch, "vgtok-tiny", "--model", "other") == 1
+    assert "--model: 'other' is named beside 'vgtok-tiny'; name one model" in capsys.readouterr().err
     monkeypatch.setattr(hub, "shipped_models", dict)
     with pytest.raises(InputError):
         serve.serve("vgtok-tiny")
     service = serve._service(None, 0.3)
     assert service.detector is None
     assert service.without.startswith("the model vgtok-tiny could not be loaded (it is not part of this installation)")
+
+
+def test_a_model_is_named_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "--model", "nowhere-at-all.pth") == 1
+    assert "'nowhere-at-all.pth' is neither a folder" in capsys.readouterr().err
+    assert run(monkeypatch, "one", "--model", "other") == 1
+    assert "--model: 'other' is named beside 'one'; name one model" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_taken_port_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

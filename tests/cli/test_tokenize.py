@@ -34,11 +34,11 @@ def test_a_folder_gives_overlays_arrays_and_json(frames: Path, tmp_path: Path) -
     document = json.loads(done.stdout)
     assert [Path(row["image"]).name for row in document["images"]] == ["frame0.png", "frame1.png", "frame2.png"]
     expected = Tokenizer(budget=0.3, canvas=(320, 180))(frames / "frame1.png")
-    arrays = np.load(tmp_path / "vgtok-out" / "frame1.tokens.npz", allow_pickle=False)
+    arrays = np.load(tmp_path / "vgtok-runs" / "tokenize" / "frame1.tokens.npz", allow_pickle=False)
     np.testing.assert_array_equal(arrays["x"], expected.x)
     np.testing.assert_array_equal(arrays["size"], expected.sizes)
-    assert json.loads((tmp_path / "vgtok-out" / "frame1.tokens.json").read_text()) == expected.to_dict()
-    with Image.open(tmp_path / "vgtok-out" / "frame1.tokens.png") as overlay:
+    assert json.loads((tmp_path / "vgtok-runs" / "tokenize" / "frame1.tokens.json").read_text()) == expected.to_dict()
+    with Image.open(tmp_path / "vgtok-runs" / "tokenize" / "frame1.tokens.png") as overlay:
         assert np.array_equal(np.asarray(overlay), np.asarray(expected.overlay(frames / "frame1.png")))
 
 
@@ -67,7 +67,7 @@ def test_images_of_one_name_do_not_overwrite_each_other(frames: Path, tmp_path: 
     Image.new("RGB", (50, 50)).save(tmp_path / "other" / "frame0.jpg")
     done = vgtok("tokenize", "frames/frame0.png", "other", "--canvas", "native", cwd=tmp_path)
     assert done.returncode == 0
-    assert sorted(path.name for path in (tmp_path / "vgtok-out").iterdir()) == [
+    assert sorted(path.name for path in (tmp_path / "vgtok-runs" / "tokenize").glob("*.png")) == [
         "frame0-2.tokens.png",
         "frame0.tokens.png",
     ]
@@ -84,11 +84,12 @@ def test_bad_files_cost_one_line_each_and_the_rest_is_done(frames: Path, tmp_pat
     done = vgtok("tokenize", "frames", "missing.jpg", "no*match", "--canvas", "native", cwd=tmp_path)
     assert done.returncode == 1
     lines = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-    assert len(lines) == 7
-    for name in ("a_empty.jpg", "b_text.jpg", "c_cut.jpg", "d_folder.png", "e_dangling.png", "missing.jpg", "no*match"):
+    assert "passed over: 1 folder" in done.stderr
+    assert len(lines) == 6
+    for name in ("a_empty.jpg", "b_text.jpg", "c_cut.jpg", "e_dangling.png", "missing.jpg", "no*match"):
         assert sum(name in line for line in lines) == 1
     assert "Traceback" not in done.stderr
-    assert sorted(path.name for path in (tmp_path / "vgtok-out").iterdir()) == [
+    assert sorted(path.name for path in (tmp_path / "vgtok-runs" / "tokenize").glob("*.png")) == [
         f"frame{seed}.tokens.png" for seed in range(3)
     ]
 
@@ -108,15 +109,37 @@ def test_bad_options_are_one_line(frames: Path, tmp_path: Path, options: tuple[o
     assert done.returncode == 1
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-    assert not (tmp_path / "vgtok-out").exists()
+    assert not (tmp_path / "vgtok-runs").exists()
 
 
 def test_an_output_folder_that_cannot_be_is_one_line(frames: Path, tmp_path: Path) -> None:
-    (tmp_path / "vgtok-out").write_text("a file")
-    done = vgtok("tokenize", "frames/frame0.png", "--canvas", "native", cwd=tmp_path)
+    (tmp_path / "vgtok-runs").write_text("a file")
+    for more in ((), ("--out", "vgtok-runs")):
+        done = vgtok("tokenize", "frames/frame0.png", "--canvas", "native", *more, cwd=tmp_path)
+        assert done.returncode == 1
+        assert "cannot be written" in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_the_same_command_resumes_and_another_has_its_own_folder(frames: Path, tmp_path: Path) -> None:
+    words = ("tokenize", "frames", "--canvas", "native", "--json")
+    first = json.loads(vgtok(*words, cwd=tmp_path).stdout)
+    assert first["out"] == str(Path("vgtok-runs/tokenize"))
+    folder = tmp_path / first["out"]
+    untouched = (folder / "frame0.tokens.png").stat().st_mtime_ns
+    (folder / "frame1.tokens.png").unlink()
+    Image.new("RGB", (64, 64)).save(frames / "frame2.png")
+    again = json.loads(vgtok(*words, cwd=tmp_path).stdout)
+    assert again["out"] == first["out"]
+    assert again["images"][:2] == first["images"][:2]
+    assert again["images"][2]["dense"] == 16, "a changed image is read again"
+    assert (folder / "frame1.tokens.png").is_file()
+    assert (folder / "frame0.tokens.png").stat().st_mtime_ns == untouched
+    other = json.loads(vgtok(*words, "--budget", 0.2, cwd=tmp_path).stdout)
+    assert other["out"] == str(Path("vgtok-runs/tokenize-2"))
+    done = vgtok(*words, "--budget", 0.2, "--out", first["out"], cwd=tmp_path)
     assert done.returncode == 1
-    assert "cannot be written" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "differs in budget" in done.stderr
 
 
 def test_one_pixel_and_a_very_large_image(tmp_path: Path) -> None:
@@ -156,4 +179,4 @@ def test_calibrate_writes_a_table_tokenize_can_use(tmp_path: Path) -> None:
     done = vgtok("tokenize", "frames", "--table", "own.json", "--budget", 0.5, "--canvas", "192x128", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     shown = vgtok("calibrate", *options, "--out", "own.json", cwd=tmp_path)
-    assert "unreachable" in shown.stdout
+    assert "no percentile reaches this budget" in shown.stdout

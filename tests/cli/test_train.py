@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.command_line import Run
 
 
@@ -19,12 +21,14 @@ def test_settings_are_listed_by_group_with_their_values(vgtok: Run) -> None:
     words = ("train", "synthetic-smoke", "--set", "batch=7", "--list")
     code, out, _ = vgtok(*words)
     assert code == 0
-    lines = out.splitlines()
-    assert [line for line in lines if not line.startswith(" ")] == [
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert [line for line in lines if not line.startswith(" ")][:-1] == [
         "model", "data", "tokens", "optimization", "saving and evaluation",
     ]  # fmt: skip
-    assert "  batch = 7  Samples per step, over all processes." in lines
-    assert "  budgets = 1.0,0.7,0.4  Budgets, one drawn for each image; exact counts unless table is set." in lines
+    assert lines[-1] == "change one with: vgtok train synthetic-smoke --set NAME=VALUE"
+    text = " ".join(out.split())
+    assert "batch 7 - Samples per step, over all processes." in text
+    assert "budgets 1.0,0.7,0.4 - Budgets, one drawn for each image; exact counts unless table is set." in text
     assert json.loads(vgtok(*words, "--json")[1])["batch"] == 7
 
 
@@ -40,3 +44,22 @@ def test_bad_settings_are_one_line(vgtok: Run) -> None:
         code, _, err = vgtok("train", "synthetic-smoke", "--set", word)
         assert code == 1
         assert message in err
+
+
+def test_other_settings_train_in_a_folder_of_their_own(
+    vgtok: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Length and evaluation may change; whatever changes the weights starts another run."""
+    monkeypatch.chdir(tmp_path)
+    used: list[Path] = []
+
+    def note(recipe: object, run: Path) -> None:
+        used.append(run)
+
+    monkeypatch.setattr("vgtok.train.loop.train", note)
+    for settings in ((), ("steps=700",), ("batch=4",), ("batch=4", "evaluate_every=0"), ()):
+        words = [word for setting in settings for word in ("--set", setting)]
+        assert vgtok("train", "synthetic-smoke", *words)[0] == 0
+    assert [path.name for path in used] == ["train", "train", "train-2", "train-2", "train"]
+    assert vgtok("train", "synthetic-smoke", "--out", tmp_path / "mine")[0] == 0
+    assert used[-1] == tmp_path / "mine"

@@ -1,19 +1,24 @@
 """The detector as a user holds it: any image in, results in the caller's own pixels out."""
 
+import base64
+import io
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from tests.detect.small_models import predict_dense, small_detector
 from vgtok import Tokenizer
+from vgtok.defaults import DEFAULT_SCORE
 from vgtok.detect.detector import Detector
-from vgtok.detect.result import Result
-from vgtok.errors import InputError
+from vgtok.detect.result import CSV_COLUMNS, Result
+from vgtok.errors import InputError, VGTokError
 from vgtok.names import COCO
 from vgtok.tokenize.retention import load_table
 
@@ -32,7 +37,7 @@ def detector() -> Detector:
 
 @pytest.fixture(scope="module")
 def result(detector: Detector) -> Result:
-    return detector(picture(256, 384), budget=0.5)
+    return detector(picture(256, 384), budget=0.5, score_threshold=0.0)
 
 
 def test_results_are_in_the_callers_pixels(detector: Detector, result: Result) -> None:
@@ -61,7 +66,7 @@ def test_a_model_that_saw_no_coarse_token_reads_all_and_says_so_once(caplog: pyt
 
 
 def test_a_model_trained_on_coarse_tokens_says_nothing(detector: Detector, caplog: pytest.LogCaptureFixture) -> None:
-    assert detector(picture(256, 384)).tokens.retained == pytest.approx(0.4, abs=0.03)
+    assert detector(picture(256, 384), score_threshold=0.0).tokens.retained == pytest.approx(0.4, abs=0.03)
     assert not caplog.records
     with pytest.raises(InputError, match=r"budget: 1\.5 is not a share"):
         Detector(detector.model, budget=1.5)
@@ -76,11 +81,11 @@ def test_pixels_without_a_known_range_are_read_by_the_one_given(
 ) -> None:
     values = (picture(256, 384).astype(np.float64) * scale).astype(dtype)
     with pytest.raises(InputError, match=r"have no known range.*value_range=\(0.0, 1.0\)"):
-        detector(values, budget=0.5)
-    alone = detector(values, budget=0.5, value_range=value_range)
+        detector(values, budget=0.5, score_threshold=0.0)
+    alone = detector(values, budget=0.5, value_range=value_range, score_threshold=0.0)
     np.testing.assert_array_equal(alone.image, picture(256, 384))
     np.testing.assert_array_equal(alone.boxes, result.boxes)
-    [listed] = detector([values], budget=0.5, value_range=value_range)
+    [listed] = detector([values], budget=0.5, value_range=value_range, score_threshold=0.0)
     np.testing.assert_array_equal(listed.boxes, result.boxes)
 
 
@@ -89,7 +94,9 @@ def test_twice_the_picture_gives_twice_the_boxes(detector: Detector) -> None:
     large = np.repeat(np.repeat(small, 2, axis=0), 2, axis=1)
     tokenizer = Tokenizer(budget=1.0, canvas=(192, 128))
     np.testing.assert_allclose(
-        detector(large, tokenizer=tokenizer).boxes, 2 * detector(small, tokenizer=tokenizer).boxes, atol=3.0
+        detector(large, tokenizer=tokenizer, score_threshold=0.0).boxes,
+        2 * detector(small, tokenizer=tokenizer, score_threshold=0.0).boxes,
+        atol=3.0,
     )
 
 
@@ -97,10 +104,10 @@ def test_twice_the_picture_gives_twice_the_boxes(detector: Detector) -> None:
 def test_a_batch_of_sizes_is_each_image_alone(detector: Detector, head: Any) -> None:
     """Same detections in the same order; scores to 1e-4, and boxes to 1e-4 of a pixel, not only of the frame."""
     images = [picture(128, 192, 1), picture(192, 120, 2), picture(96, 192, 3), picture(128, 192, 4)]
-    together = detector(images, budget=0.4, head=head)
+    together = detector(images, budget=0.4, head=head, score_threshold=0.0)
     assert isinstance(together, list)
     for one, image in zip(together, images, strict=True):
-        alone = detector(image, budget=0.4, head=head)
+        alone = detector(image, budget=0.4, head=head, score_threshold=0.0)
         np.testing.assert_allclose(one.scores, alone.scores, rtol=0, atol=1e-4)
         np.testing.assert_allclose(one.boxes, alone.boxes, rtol=0, atol=1e-4)
         assert (one.labels == alone.labels).all()
@@ -112,18 +119,18 @@ def test_all_tokens_are_the_dense_model(detector: Detector) -> None:
     image = picture(128, 192)
     frame = detector._pixels(Tokenizer(budget=1.0, canvas=(192, 128)).to_canvas(image))
     boxes, scores, _ = predict_dense(detector.model, frame)
-    result = detector(image, budget=1.0)
+    result = detector(image, budget=1.0, score_threshold=0.0)
     np.testing.assert_allclose(result.scores, scores.detach().numpy(), rtol=0, atol=1e-4)
     np.testing.assert_allclose(result.boxes / 192, boxes.detach().numpy() / 192, rtol=0, atol=1e-4)
 
 
 def test_caps_and_thresholds(detector: Detector) -> None:
     image = picture(128, 192)
-    whole = detector(image)
-    assert len(detector(image, max_detections=3)) == 3
+    whole = detector(image, score_threshold=0.0)
+    assert len(detector(image, max_detections=3, score_threshold=0.0)) == 3
     middle = float(whole.scores[len(whole) // 2])
     assert len(detector(image, score_threshold=middle)) == int((whole.scores >= middle).sum())
-    atss = detector(image, head="atss")
+    atss = detector(image, head="atss", score_threshold=0.0)
     assert len(atss) > 0
     assert not np.array_equal(atss.scores[:3], whole.scores[:3])
 
@@ -152,7 +159,7 @@ def test_tiny_and_odd_images(detector: Detector) -> None:
     # An image of the canvas' own size is not copied on the way, and what PIL lends is read-only.
     lent = Image.fromarray(picture(128, 192))
     for image in (picture(1, 1), picture(7, 300), np.zeros((64, 64, 3), dtype=np.uint8), lent):
-        found = detector(image, budget=0.4)
+        found = detector(image, budget=0.4, score_threshold=0.0)
         assert np.isfinite(found.boxes).all()
         assert np.isfinite(found.scores).all()
 
@@ -188,3 +195,54 @@ def test_supervision_reads_the_result(result: Result) -> None:
     assert isinstance(detections, supervision.Detections)
     np.testing.assert_allclose(detections.xyxy, result.boxes, rtol=1e-5)
     assert list(detections.data["class_name"]) == list(result.names)
+
+
+def test_the_default_threshold_is_the_commands() -> None:
+    detector = small_detector()
+    image = picture(128, 192)
+    middle = float(np.median(detector(image, score_threshold=0.0).scores))
+    with torch.no_grad():
+        for layer in detector.model.query_head.cls_branches:
+            # Half of the scores on either side of the threshold.
+            layer.bias += float(np.log(DEFAULT_SCORE / (1 - DEFAULT_SCORE)) - np.log(middle / (1 - middle)))
+    whole = detector(image, score_threshold=0.0)
+    kept = int((whole.scores >= DEFAULT_SCORE).sum())
+    assert 0 < kept < len(whole)
+    assert len(detector(image)) == kept
+
+
+def test_a_printed_result_is_one_line(result: Result) -> None:
+    text = str(result)
+    assert "\n" not in text
+    assert len(text) < 300
+    assert text.startswith(
+        f"{len(result)} detections of score {result.scores.min():.2f} to {result.scores.max():.2f}: "
+    )
+    assert "image 384 x 256 px" in text
+    assert f"{len(result.tokens)} of {result.tokens.dense} tokens" in text
+    none = replace(result, boxes=result.boxes[:0], scores=result.scores[:0], labels=result.labels[:0])
+    assert str(none).startswith("0 detections; image 384 x 256 px")
+
+
+def test_a_notebook_shows_summary_and_picture(result: Result) -> None:
+    named = replace(result, class_names=("<b>car", "van", "bus"))
+    page = named._repr_html_()
+    assert "<b>" not in page
+    assert f"{len(result)} detections" in page
+    data = base64.b64decode(page.partition("base64,")[2].partition("'")[0])
+    with Image.open(io.BytesIO(data)) as shown:
+        assert shown.size == (384, 256)
+
+
+def test_pandas_has_the_columns_of_the_table(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = result.to_pandas()
+    assert tuple(table.columns) == CSV_COLUMNS
+    assert table["name"].tolist() == list(result.names)
+    np.testing.assert_array_equal(table[["x0", "y0", "x1", "y1"]].to_numpy(), result.boxes)
+    assert (
+        len(replace(result, boxes=result.boxes[:0], scores=result.scores[:0], labels=result.labels[:0]).to_pandas())
+        == 0
+    )
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(VGTokError, match="pandas is not installed; pip install pandas"):
+        result.to_pandas()

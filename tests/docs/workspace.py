@@ -47,8 +47,9 @@ def furnish(folder: Path) -> None:
                 if label < len(NAMES)
             ]
             (folder / place / "annotations" / f"{number}.txt").write_text("\n".join([*lines, "0,0,60,40,0,0,0,0"]))
-    write_yolo(folder / "yolo", 4, *SIZE).replace(folder / "data.yaml")
-    (folder / "data.yaml").write_text("path: yolo\n" + (folder / "data.yaml").read_text())
+    yaml = write_yolo(folder / "yolo", 4, *SIZE).read_text(encoding="utf-8")
+    (folder / "flights.yaml").write_text(f"path: yolo\n{yaml}", encoding="utf-8")
+    (folder / "data.yaml").write_text("path: yolo\nval: images\nnames: [vehicle, ship]\n", encoding="utf-8")
     dataset = open_annotated(f"visdrone:{folder / 'DIR'}")
     for target in (folder / "instances.json", *(folder / f"DIR/annotations/aitodv2_{s}.json" for s in ("val", "test"))):
         convert_dataset(dataset, "coco", target)

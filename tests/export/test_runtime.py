@@ -87,8 +87,8 @@ def test_a_frame_is_read_as_in_torch(
         # Twice as large: the canvas is fitted on both sides.
         image = render_scene(seed, 2 * size[0], 2 * size[1]).pixels
         detector.canvas = size
-        expected = detector(image, budget=0.4)
-        found = OnnxDetector(path, threads=1)(image)
+        expected = detector(image, budget=0.4, score_threshold=0.0)
+        found = OnnxDetector(path, threads=1)(image, score_threshold=0.0)
         assert (found.tokens.boxes == expected.tokens.boxes).all()
         assert_same(found, expected)
 
@@ -97,9 +97,12 @@ def test_pixels_without_a_known_range_are_read_by_the_one_given(plain: tuple[Det
     exported = OnnxDetector(plain[1])
     image = render_scene(3, *PLAIN_SIZE).pixels
     with pytest.raises(InputError, match="have no known range"):
-        exported(image / 255.0)
-    expected = exported(image)
-    found = [exported(image / 255.0, value_range=(0.0, 1.0)), *exported([image / 255.0], value_range=(0.0, 1.0))]
+        exported(image / 255.0, score_threshold=0.0)
+    expected = exported(image, score_threshold=0.0)
+    found = [
+        exported(image / 255.0, value_range=(0.0, 1.0), score_threshold=0.0),
+        *exported([image / 255.0], value_range=(0.0, 1.0), score_threshold=0.0),
+    ]
     for one in found:
         np.testing.assert_array_equal(one.boxes, expected.boxes)
 
@@ -108,8 +111,8 @@ def test_the_model_in_the_package_predicts_by_its_own_head(tmp_path: Path) -> No
     detector, image = vgtok.load("vgtok-tiny"), render_scene(89, 1024, 576).pixels
     detector.canvas = (512, 288)
     assert export_onnx(detector, tmp_path / "tiny.onnx").head == detector.head == "atss"
-    found = OnnxDetector(tmp_path / "tiny.onnx", threads=1)(image, max_detections=300)
-    assert_same(found, detector(image, budget=0.4, max_detections=300))
+    found = OnnxDetector(tmp_path / "tiny.onnx", threads=1)(image, max_detections=300, score_threshold=0.0)
+    assert_same(found, detector(image, budget=0.4, max_detections=300, score_threshold=0.0))
     with pytest.raises(InputError, match="head: this model was saved without its ATSS head"):
         export_onnx(traceable_detector("vit-tiny", WINDOWED_VIT), tmp_path / "no.onnx", head="atss")
 
@@ -121,8 +124,10 @@ def test_a_dynamic_graph_takes_any_budget(rotated: tuple[Detector, Path]) -> Non
     # Both fit the canvas a few pixels short of it, inside the same cells.
     for image in (render_scene(3, 410, 660).pixels, render_scene(4, 204, 330).pixels):
         for budget in (0.1, 0.4, 1.0):
-            assert_same(exported(image, budget=budget), detector(image, budget=budget))
-    assert len(exported(render_scene(3, 410, 660).pixels).tokens) == exported.description.tokens
+            assert_same(
+                exported(image, budget=budget, score_threshold=0.0), detector(image, budget=budget, score_threshold=0.0)
+            )
+    assert len(exported(render_scene(3, 410, 660).pixels, score_threshold=0.0).tokens) == exported.description.tokens
 
 
 def test_the_runtime_is_called_like_a_detector(fused: tuple[Detector, Path], tmp_path: Path) -> None:
@@ -131,9 +136,9 @@ def test_the_runtime_is_called_like_a_detector(fused: tuple[Detector, Path], tmp
     exported = OnnxDetector(path, threads=1)
     image = render_scene(7, *FUSION_SIZE).pixels
     assert (exported.names, exported.canvas) == (detector.names, FUSION_SIZE)
-    whole, other = exported([image, Image.fromarray(image)])
+    whole, other = exported([image, Image.fromarray(image)], score_threshold=0.0)
     assert (whole.boxes == other.boxes).all()
-    assert len(exported(image, max_detections=3)) == 3
+    assert len(exported(image, max_detections=3, score_threshold=0.0)) == 3
     middle = float(whole.scores[len(whole) // 2])
     assert len(exported(image, score_threshold=middle)) == int((whole.scores >= middle).sum())
     assert all(value > 0 for value in vars(whole.timings).values())
@@ -185,7 +190,7 @@ def test_the_command(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     code, _, err = command("export", "onnx", saved, "--tokens", 5000)
     assert (code, "5000 is outside 48 to 768" in err) == (1, True)
     monkeypatch.chdir(tmp_path)
-    code, out, _ = command("export", "onnx", saved, "--tokens", 39, "--size", "192x128", "--json")
+    code, out, _ = command("export", "onnx", "--model", saved, "--tokens", 39, "--size", "192x128", "--json")
     document = json.loads(out)
     assert code == 0
     assert (document["file"], document["model"], document["tokens"]) == ("small.v1.onnx", "small.v1", 39)
@@ -204,7 +209,7 @@ sys.meta_path.insert(0, Blocked())
 import numpy as np
 import vgtok
 
-result = vgtok.OnnxDetector(sys.argv[1], threads=1)(np.load(sys.argv[2]))
+result = vgtok.OnnxDetector(sys.argv[1], threads=1)(np.load(sys.argv[2]), score_threshold=0.0)
 np.savez(sys.argv[3], boxes=result.boxes, scores=result.scores)
 try:
     vgtok.load("model")
@@ -224,7 +229,7 @@ def test_it_runs_without_torch(fused: tuple[Detector, Path], tmp_path: Path) -> 
     assert "torch is not installed; pip install 'vgtok[detect]'" in run.stdout
     assert run.stderr.startswith("error: torch is not installed"), run.stderr
     found: Any = np.load(tmp_path / "found.npz")
-    expected = vgtok.OnnxDetector(fused[1], threads=1)(image)
+    expected = vgtok.OnnxDetector(fused[1], threads=1)(image, score_threshold=0.0)
     np.testing.assert_array_equal(found["scores"], expected.scores)
     np.testing.assert_array_equal(found["boxes"], expected.boxes)
 

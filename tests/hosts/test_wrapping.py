@@ -369,3 +369,16 @@ def test_a_model_born_in_inference_mode_is_never_taken_for_unchanged() -> None:
         for parameter in model.parameters():
             parameter.mul_(0.5)
         assert not torch.equal(model(IMAGES).last_hidden_state, before)
+
+
+def test_pixels_that_were_not_normalized_are_refused() -> None:
+    model = vgtok.wrap(vit(), budget=0.5)
+    raw = pixels(128, 128) * 127.5 + 127.5
+    with pytest.raises(
+        InputError, match=r"pixel_values: values up to 2[0-9.]+ are not a normalized image; scale pixels"
+    ):
+        model(raw)
+    with pytest.raises(InputError, match="not a normalized image"):
+        model(torch.full((1, 3, 128, 128), float("nan")))
+    noise = 3 * torch.randn((2, 3, 128, 128), generator=torch.Generator().manual_seed(0))
+    assert torch.isfinite(model(noise).last_hidden_state).all()

@@ -128,6 +128,12 @@ class Tab:
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
+    def press(self, key: str) -> None:
+        """Press and release a key, as named by the web."""
+        codes = {"Tab": 9, "ArrowRight": 39}
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=codes[key])
+
     def downloaded(self, name: str) -> bytes:
         """The content of a file once it has been downloaded."""
         path = self.downloads / name

@@ -66,7 +66,7 @@ def test_the_answer_is_that_of_the_python_api(server: Running, detector: Detecto
     settings = {"budget": 0.6, "rank": 0.1, "scorer": "entropy", "splitter": "quadtree"}
     status, answer = post(server, "detect", png(pixels), name="a.png", pictures="true", **settings)
     assert status == 200
-    expected = detector(pixels, tokenizer=Tokenizer(**settings, canvas=detector.canvas))  # type: ignore[arg-type]
+    expected = detector(pixels, tokenizer=Tokenizer(**settings, canvas=detector.canvas), score_threshold=0.0)  # type: ignore[arg-type]
     check_rows(answer["detections"], expected.to_coco("a.png"))
     assert answer["image"] == {"name": "a.png", "width": 300, "height": 200}
     assert (answer["model"], answer["settings"]) == ("small", settings)
@@ -88,7 +88,9 @@ def test_the_answer_is_that_of_the_python_api(server: Running, detector: Detecto
 
 def test_twenty_clients_at_once_get_their_own_answer(server: Running, detector: Detector) -> None:
     frames = {f"{seed}.png": picture(seed) for seed in range(20)}
-    expected = {name: detector(pixels, budget=0.4).to_coco(name) for name, pixels in frames.items()}
+    expected = {
+        name: detector(pixels, budget=0.4, score_threshold=0.0).to_coco(name) for name, pixels in frames.items()
+    }
     assert len({json.dumps([row["bbox"] for row in rows]) for rows in expected.values()}) == 20
 
     def ask(name: str) -> tuple[int, Any]:

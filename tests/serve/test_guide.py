@@ -38,7 +38,7 @@ def test_the_example_runs_and_its_answer_looks_as_shown(
     names: dict[str, Any] = {}
     exec(block("python").replace("http://127.0.0.1:7860", server.address), names)
     assert shape(names["answer"]) == shape(json.loads(block("json")))
-    expected = load_detector(server.model)(frame, budget=0.4)
+    expected = load_detector(server.model)(frame, budget=0.4, score_threshold=0.0)
     assert capsys.readouterr().out == f"{len(expected.tokens)} of 96 tokens, {len(expected)} objects\n"
     assert len(json.loads(Path("detections.json").read_text())) == len(expected)
 

@@ -19,8 +19,9 @@ import pytest
 from tests.tokenize.hostile_files import POSTSCRIPT, two_formats
 from vgtok.errors import InputError
 from vgtok.serve.access import MOST_CONNECTIONS, SECONDS_FOR_A_HEAD, access_at
+from vgtok.serve.controls import YOUR_IMAGE, ImageSource
 from vgtok.serve.limits import Limits, RefusedError, WorkQueue
-from vgtok.serve.page import Listeners, _ImageSource
+from vgtok.serve.listeners import Listeners
 from vgtok.serve.service import Service
 from vgtok.serve.uploads import Uploads
 
@@ -58,7 +59,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alone]:
 
 
 def event(file: Any, fn_index: int = 0, session: str = "s") -> str:
-    data = [file, "street", 40, 0.2, "tophat", "quadtree"]
+    data = [file, YOUR_IMAGE, 40, 0.3, False, 0.2, "tophat", "quadtree"]
     return json.dumps({"data": data, "fn_index": fn_index, "session_hash": session})
 
 
@@ -78,7 +79,7 @@ def test_the_script_that_read_any_file_is_refused_at_every_step(alone: Alone) ->
     assert SECRET not in alone.uploaded()
 
 
-@pytest.mark.parametrize("fn_index", range(7))
+@pytest.mark.parametrize("fn_index", range(10))
 def test_no_event_names_a_file_elsewhere(alone: Alone, fn_index: int) -> None:
     (alone.folder / "link.txt").unlink(missing_ok=True)
     (alone.folder / "link.txt").symlink_to(alone.secret)
@@ -141,10 +142,10 @@ def test_the_frame_of_an_event_is_checked_where_it_is_opened(tmp_path: Path) -> 
     (tmp_path / "secret.png").write_bytes(png(picture(0)))
     listeners = Listeners(Service(), Limits(), uploads, WorkQueue(1), WorkQueue(1))
     own = uploads.keep(png(picture(0)), "own.png")
-    assert listeners._pixels(_ImageSource(own, None)).shape == (128, 192, 3)
+    assert listeners.pixels(ImageSource(own, None)).shape == (128, 192, 3)
     for path in (tmp_path / "secret.png", f"{uploads.folder}/../secret.png", "\0", uploads.folder):
         with pytest.raises(RefusedError, match="no other file is read") as refused:
-            listeners._pixels(_ImageSource(str(path), None))
+            listeners.pixels(ImageSource(str(path), None))
         assert refused.value.status == 403
 
 
@@ -311,6 +312,9 @@ def test_a_token_opens_the_server_and_nothing_else_does(tmp_path: Path) -> None:
         cookie = headers["set-cookie"]
         assert token not in cookie
         assert {"httponly", "samesite=strict"} <= set(cookie.lower().split("; "))
+        # The settings of a link stay; the token goes.
+        status, headers, _ = ask(address, "GET", f"/?budget=0.2&token={quote(token)}&sample=//evil.example")
+        assert (status, headers["location"]) == (303, "/?budget=0.2&sample=%2F%2Fevil.example")
         assert ask(address, "GET", "/", headers={"Cookie": cookie.partition(";")[0]})[0] == 200
         friend = {"Authorization": f"Bearer {token}", "Host": "Friend.example.", "Origin": "https://friend.example"}
         assert ask(address, "POST", "/api/tokenize", good, friend)[0] == 200

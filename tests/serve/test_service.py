@@ -9,8 +9,9 @@ from vgtok.detect.detector import Detector
 from vgtok.detect.model import detection_flops
 from vgtok.encode.modes import encoder_flops
 from vgtok.errors import BudgetError
+from vgtok.serve.controls import SAMPLES
 from vgtok.serve.limits import RefusedError
-from vgtok.serve.page import SAMPLES, sample
+from vgtok.serve.listeners import sample
 from vgtok.serve.service import Service, Settings
 
 from .conftest import picture
@@ -71,3 +72,16 @@ def test_samples_are_shared_and_cannot_be_changed() -> None:
     assert Service().tokenize(pixels, "a", Settings()).tokens.source_width == 128
     with pytest.raises(RefusedError, match="sample: 'moon' is not one of"):
         sample("moon", 128, 96)
+
+
+def test_one_run_of_the_model_answers_every_threshold() -> None:
+    service = Service(small_detector(), "small")
+    result = service.run(picture(0), "a", Settings(budget=0.5))
+    assert result.image.size == 0, "what is kept for later holds no pixels"
+    scores = sorted(result.scores.tolist())
+    for threshold in (0.0, scores[len(scores) // 2], 1.0):
+        drawn = service.drawable(result, picture(0), "a", Settings(budget=0.5), threshold)
+        again = service.detect(picture(0), "a", Settings(budget=0.5), threshold)
+        assert drawn.answer.detections == again.answer.detections
+        assert len(drawn.answer.detections or ()) == sum(score >= threshold for score in scores)
+        assert drawn.answer.image == again.answer.image

@@ -1,10 +1,10 @@
-"""Overlays of tokens and detections: the size of the image, colors, scaled boxes, the wrong image refused."""
+"""Overlays of tokens: the size of the image, colors, the wrong image refused."""
 
 import numpy as np
 import pytest
 
 from vgtok import InputError, Tokenizer
-from vgtok.show.overlay import COLORS, class_color, draw_detections
+from vgtok.show.overlay import COLORS
 
 
 def test_an_overlay_has_the_callers_size_and_outlines_every_token() -> None:
@@ -33,32 +33,3 @@ def test_another_image_is_refused() -> None:
     tokens = Tokenizer(budget=0.5)(np.zeros((50, 60, 3), dtype=np.uint8))
     with pytest.raises(InputError, match="belong to an image of 60 x 50"):
         tokens.overlay(np.zeros((60, 50, 3), dtype=np.uint8))
-
-
-BOX = np.array([[60.0, 70.0, 90.0, 95.0]])
-
-
-def test_outlines_have_the_color_of_their_class() -> None:
-    picture = np.zeros((100, 200, 3), dtype=np.uint8)
-    drawn = np.asarray(draw_detections(picture, 200, BOX, np.array([1]), ("car", "bus")))
-    for x, y in ((60, 70), (90, 95), (75, 70)):
-        assert tuple(drawn[y, x]) == class_color(1)
-    assert not drawn[80, 75].any()
-    assert not picture.any(), "the caller's picture is not drawn on"
-    assert drawn[:20, :30].any(), "the legend"
-
-
-def test_an_enlarged_picture_scales_the_boxes() -> None:
-    picture = np.zeros((300, 600, 3), dtype=np.uint8)
-    drawn = np.asarray(draw_detections(picture, 200, BOX, np.array([0]), ("car",)))
-    assert tuple(drawn[210, 180]) == class_color(0)
-
-
-def test_nothing_found_is_the_picture_itself() -> None:
-    picture = np.full((50, 60, 3), 7, dtype=np.uint8)
-    drawn = draw_detections(picture, 60, np.zeros((0, 4)), np.zeros(0, dtype=np.int64), ("car",))
-    assert (np.asarray(drawn) == 7).all()
-
-
-def test_colors_of_eighty_classes_differ() -> None:
-    assert len({class_color(label) for label in range(80)}) == 80

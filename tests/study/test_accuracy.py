@@ -80,9 +80,9 @@ def test_the_verb_takes_model_limit_and_head(
     code, out, err = run("slicing", *common, "--limit", 2)
     assert code == 0, err
     assert "whole frame" in out
-    code, _, err = run("affine", "--data", data, "--limit", 2, "--out", tmp_path)
+    code, _, err = run("seeds", "--limit", 2, "--out", tmp_path)
     assert code == 1
-    assert "study 'affine': does not take --limit; it takes --data" in err
+    assert "study 'seeds': does not take --limit" in err
 
 
 @pytest.mark.parametrize(

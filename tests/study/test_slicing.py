@@ -47,7 +47,7 @@ def test_tiles_find_what_the_detector_finds_in_each(of: Any) -> None:
     result = slices(detector, pixels, 500, "query")
     # Two tiles of 128 px: on the canvas each 8 x 8 cells of the frame's 12 x 8; enlarged to it, no larger.
     assert result.retained == pytest.approx(2 * 64 / 96)
-    left = detector(pixels[:, :128], budget=1.0)
+    left = detector(pixels[:, :128], budget=1.0, score_threshold=0.0)
     best = left.boxes[left.scores.argmax()]
     assert np.abs(result.boxes - best).max(axis=1).min() < 1e-3 or result.scores[0] >= left.scores.max()
     assert len(result.boxes) <= 500

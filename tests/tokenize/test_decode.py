@@ -175,7 +175,10 @@ def test_large_frames_are_read_without_a_warning(kind: str) -> None:
         ({"bands": 5, "planar": 2}, "a TIFF of 5 bands of 8-bit integers, each stored apart, which is not read"),
         ({"bands": 3, "bits": 32, "kind": 3}, "a TIFF of 3 bands of 32-bit floats, which is not read"),
         ({"bands": 1, "bits": 64, "kind": 3}, "a TIFF of 1 band of 64-bit floats, which is not read"),
-        ({"bands": 1, "bits": 32, "kind": 3}, "float32 pixels have no known range"),
+        (
+            {"bands": 1, "bits": 32, "kind": 3},
+            "1 band of 32-bit float pixels have no known range; convert a file to 8-bit RGB",
+        ),
     ],
 )
 def test_aerial_tiffs_that_are_not_read_are_described(content: dict[str, int], words: str, tmp_path: Path) -> None:

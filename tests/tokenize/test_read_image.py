@@ -88,6 +88,8 @@ def test_floats_are_read_by_their_stated_range() -> None:
         (b"hello", "not an image"),
         (42, "cannot read a int"),
         ("nowhere/at/all.jpg", "no such file"),
+        ("https://example.com/a.jpg", "^https://example.com/a.jpg: is an address, and nothing is fetched"),
+        ("C:/nowhere/a.jpg", "no such file"),
     ],
 )
 def test_bad_input_is_named(image: object, message: str) -> None:

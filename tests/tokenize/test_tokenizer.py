@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -16,9 +17,9 @@ from vgtok import BudgetError, InputError, RetentionTable, Tokenizer
 from vgtok.data.dataset import images_in
 from vgtok.data.synthetic import render_scene
 from vgtok.tokenize.canvas import fit_canvas
-from vgtok.tokenize.geometry import Pyramid, nest
+from vgtok.tokenize.geometry import CanvasPixels, Pyramid, nest
 from vgtok.tokenize.retention import RetentionCurve
-from vgtok.tokenize.scores import SCORES
+from vgtok.tokenize.scores import SCORES, top_hat
 from vgtok.tokenize.split import GATES, Structure
 from vgtok.tokenize.tokenizer import PRESETS, preset
 
@@ -284,3 +285,48 @@ def test_each_preset_is_a_tokenizer_of_its_own() -> None:
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(InputError, match=r"tokenizer: 'tophat' is not one of single-pass, top-hat"):
         preset("tophat")
+
+
+def test_a_list_gives_the_tokens_of_each() -> None:
+    tokenizer = Tokenizer(budget=0.5, canvas="native")
+    images: list[Any] = [
+        np.random.default_rng(seed).integers(0, 256, (100 + seed, 130, 3), np.uint8) for seed in (1, 2)
+    ]
+    together = tokenizer(images)
+    assert [tokens.height for tokens in together] == [101, 102]
+    for tokens, image in zip(together, images, strict=True):
+        np.testing.assert_array_equal(tokens.boxes, tokenizer(image).boxes)
+    assert tokenizer([]) == []
+
+
+def _as_array(pixels: CanvasPixels) -> Any:
+    return np.zeros(pixels.extent.grid_shape(16), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (_as_array, r"returned a ndarray of shape \(8, 12\), not a vgtok.tokenize.Pyramid\(fine \(8, 12\), middle"),
+        (lambda pixels: None, "returned a NoneType, not a vgtok.tokenize.Pyramid"),
+        (lambda pixels: Pyramid(*[np.zeros((2, 3), np.float32)] * 3), r"returned 'fine' as float32 array \(2, 3\)"),
+        (lambda pixels: top_hat(pixels)._replace(coarse="no"), "returned 'coarse' as str"),
+        (
+            lambda pixels: top_hat(pixels)._replace(middle=top_hat(pixels).middle * np.nan),
+            "returned NaN or infinity in 'middle'",
+        ),
+    ],
+)
+def test_a_scorer_that_returns_something_else_is_told(changed: Any, message: str) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (128, 192, 3), dtype=np.uint8)
+    with pytest.raises(InputError, match=f"^scorer: {message}"):
+        Tokenizer(budget=0.5, scorer=changed, canvas="native")(image)
+
+
+def test_a_gate_that_returns_something_else_is_told() -> None:
+    image = np.random.default_rng(0).integers(0, 256, (128, 192, 3), dtype=np.uint8)
+    with pytest.raises(
+        InputError, match=r"^gate: returned a ndarray of shape \(8, 12\), not a vgtok.tokenize.Structure"
+    ):
+        Tokenizer(budget=0.5, gate=_as_array, canvas="native")(image)
+    own = Tokenizer(budget=0.5, scorer=top_hat, gate=GATES["lambda_min"], canvas="native")(image)
+    np.testing.assert_array_equal(own.boxes, Tokenizer(budget=0.5, canvas="native")(image).boxes)

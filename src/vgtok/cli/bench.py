@@ -71,7 +71,7 @@ def encoder(
         ratios = ("-" if ratio is None else f"{ratio:.2f}" for ratio in (row.speedup, row.realised))
         numbers = (f"{row.tokens:.0f}", f"{row.gflops:.1f}", f"{row.ms:.0f}", f"{row.peak_mb:.0f}")
         rows.append((row.execution, f"{row.budget:.0%}", *numbers, *ratios))
-    columns = ("execution", "budget", "tokens", "GFLOPs", "ms", "peak MB", "speed-up", "realized")
+    columns = ("execution", "budget", "tokens", "GFLOPs", "ms", "peak\nMB", "speed-\nup", "realized")
     console = Console()
     console.print(console_table(title, columns, rows))
     console.print("peak MB: tensors the forward pass allocates; realized: speed-up over the ratio of GFLOPs")

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from vgtok.cli import options
 from vgtok.data.convert import convert_dataset
 from vgtok.data.dataset import open_annotated
+from vgtok.defaults import DEFAULT_MODEL
 from vgtok.errors import InputError
 from vgtok.files import is_there, read_json, read_lines, write_text
 
@@ -200,7 +201,8 @@ def _group() -> None: ...
 
 @export_app.command()
 def onnx(
-    model: options.ModelArgument,
+    model: options.ModelArgument = None,
+    model_option: Annotated[str | None, typer.Option("--model", help="The same, as other commands take it.")] = None,
     tokens: Annotated[
         int | None,
         typer.Option(min=1, help="Number of tokens per image (default: nearest to the model's budget)."),
@@ -218,6 +220,7 @@ def onnx(
     from vgtok.export.onnx_file import export_onnx
 
     image_size = None if size is None else options.image_size(size)
+    model = options.one_model(model, model_option) or DEFAULT_MODEL
     detector = load(model)
     # The name in the file does not include local paths.
     name = Path(model).resolve().name if Path(model).exists() else model

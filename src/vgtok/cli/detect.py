@@ -6,6 +6,7 @@ A file that cannot be read is reported in one line, and the others are still don
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -18,27 +19,40 @@ from rich.progress import Progress, TaskID
 
 from vgtok.cli import options
 from vgtok.cli.detections import PARTS, Job, Output, Pictures, write_coco, write_csv
-from vgtok.cli.options import HeadName, console_table, expand_inputs, output_names
-from vgtok.cli.video import VIDEO_SUFFIXES, Video, count_frames, is_video, logged_frames
-from vgtok.data.dataset import IMAGE_SUFFIXES
-from vgtok.defaults import DEFAULT_MODEL
+from vgtok.cli.inputs import absolute_inputs, find_inputs, output_names, passed_over_text
+from vgtok.cli.options import HeadName, console_table, said_when_interrupted
+from vgtok.cli.video import VIDEO_SUFFIXES, Video, check_camera, count_frames, is_video, logged_frames, record_camera
+from vgtok.data.dataset import IMAGE_SUFFIXES, open_annotated
+from vgtok.defaults import DEFAULT_MODEL, DEFAULT_SCORE
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import locked, stamp
 from vgtok.parallel import progress_bar
+from vgtok.runs import run_folder
 from vgtok.tokenize.tokenizer import Tokenizer
 
 _SHOWN_ROWS = 20
 
 
 def detect(
-    inputs: Annotated[list[str], typer.Argument(help="Image or video files, folders or globs.")],
+    inputs: Annotated[
+        list[str], typer.Argument(help="Image or video files, folders, globs, or the number of a camera.")
+    ],
     model: options.Model = DEFAULT_MODEL,
     budget: options.ModelBudget = None,
-    score_threshold: Annotated[float, typer.Option(help="Leave out detections with a lower score.")] = 0.3,
+    score_threshold: Annotated[float, typer.Option(help="Leave out detections with a lower score.")] = DEFAULT_SCORE,
     max_detections: Annotated[int, typer.Option(min=1, help="Maximum detections per image or frame.")] = 1000,
     head: options.Head = None,
-    write: Annotated[list[Output] | None, typer.Option(help="Outputs; repeatable (default: picture, coco).")] = None,
-    out: options.Out = Path("vgtok-detections"),
+    write: Annotated[
+        list[Output] | None,
+        typer.Option(metavar="OUTPUT", help="picture, tokens, coco or csv; repeatable (default: picture and coco)."),
+    ] = None,
+    track: Annotated[bool, typer.Option("--track", help="Follow objects through videos; count them by class.")] = False,
+    truth: Annotated[
+        str | None, typer.Option(help="Data set with the images, as in --data, whose annotated boxes to draw too.")
+    ] = None,
+    recursive: options.Recursive = False,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Seconds to record of a camera.")] = 10,
+    out: options.Out = None,
     json_: options.Json = False,
 ) -> None:
     """Detect objects at a token budget. Run the same command to resume an interrupted run."""
@@ -51,13 +65,18 @@ def detect(
         failed.append({"input": item, "error": error})
         errors.print(f"[bold red]error:[/] {escape(error)}")
 
-    paths: list[Path] = []
-    for argument in inputs:
-        try:
-            found = expand_inputs(argument, IMAGE_SUFFIXES | VIDEO_SUFFIXES)
-            paths.extend(path for path in found if path not in paths)
-        except VGTokError as error:
-            fail(argument, str(error))
+    found = find_inputs(inputs, IMAGE_SUFFIXES | VIDEO_SUFFIXES, fail, recursive=recursive, cameras=True)
+    for camera in found.cameras:
+        check_camera(camera)
+    if not (found.files or found.cameras):
+        if json_:
+            print(json.dumps({"out": None, "resumed": 0, "frames": [], "videos": [], "failed": failed}))
+        raise typer.Exit(1)
+    if said := passed_over_text(found.passed_over):
+        errors.print(f"[yellow]{escape(said)}[/]", highlight=False)
+    if track and not found.cameras and not any(map(is_video, found.files)):
+        raise InputError("--track: follows objects through videos, and none of the inputs is one")
+    annotated = None if truth is None else open_annotated(truth)
     outputs = frozenset(write or (Output.picture, Output.coco))
     # Check once what would fail for every image: the budget here, the head below.
     if budget is not None:
@@ -75,18 +94,27 @@ def detect(
         "max_detections": max_detections,
         "head": head.value if head else detector.head,
         "write": sorted(outputs),
+        # Only if asked for, so that runs of earlier versions resume.
+        **({"track": True} if track else {}),
+        **({"truth": truth} if truth else {}),
     }
+    # What a camera shows is never the same again.
+    clock = datetime.now(UTC).isoformat() if found.cameras else ""
+    # A run of its own for other inputs and settings; with --out the journal refuses other settings.
+    if out is None:
+        out = run_folder("detect", absolute_inputs(inputs), {**settings, "recursive": recursive, "clock": clock})
     with locked(out / ".vgtok-lock", out):
-        pictures, videos = _detect_all(Job(detector, settings, outputs, out), paths, fail)
+        recordings = [record_camera(camera, seconds, out) for camera in found.cameras]
+        paths = [*found.files, *recordings]
+        pictures, videos = _detect_all(Job(detector, settings, outputs, out, annotated), paths, fail)
         if Output.coco in outputs:
             write_coco(out / "detections.json", _records(pictures))
         if Output.csv in outputs:
-            write_csv(out / "detections.csv", _records(pictures))
-        _report(pictures, videos, failed, json_=json_)
+            write_csv(out / "detections.csv", _records(pictures), tracked=track)
+        _report(pictures, videos, failed, found.passed_over, json_=json_)
     if failed:
         if len(paths) > 1:
-            finished = len(pictures.journal.entries) + sum(len(video.log.entries) for video in videos)
-            errors.print(f"{finished} frames finished, {len(failed)} inputs could not be")
+            errors.print(f"{_finished(pictures, videos)} frames finished, {len(failed)} inputs could not be")
         raise typer.Exit(1)
 
 
@@ -95,8 +123,16 @@ def _detect_all(job: Job, paths: Sequence[Path], fail: Callable[[str, str], None
     pictures = Pictures(job, {path.absolute().parent for path in paths})
     videos: list[Video] = []
     names, shared = output_names(paths), Counter(path.name for path in paths)
-    with progress_bar() as progress:
-        task = progress.add_task("detecting", total=sum(count_frames(path) if is_video(path) else 1 for path in paths))
+    total = sum(count_frames(path) if is_video(path) else 1 for path in paths)
+
+    def kept() -> str:
+        return (
+            f"{_finished(pictures, videos)} of {total} frames are finished and kept in {job.out}; run the same command "
+            "to go on"
+        )
+
+    with said_when_interrupted(kept), progress_bar() as progress:
+        task = progress.add_task("detecting", total=total)
         for path in paths:
             # The file's name, or its path if another file has the same name.
             item = path.as_posix() if shared[path.name] > 1 else path.name
@@ -128,16 +164,29 @@ def _detect_video(video: Video, progress: Progress, task: TaskID) -> None:
         raise problem
 
 
+def _finished(pictures: Pictures, videos: Sequence[Video]) -> int:
+    """Return the number of finished images and frames of this command."""
+    return len(pictures.rows()) + sum(len(video.log.entries) for video in videos)
+
+
 def _records(pictures: Pictures) -> Iterator[Mapping[str, Any]]:
     """Yield every finished image and frame of the folder."""
     return chain(pictures.journal.entries.values(), logged_frames(pictures.job.out, pictures.job.settings))
 
 
-def _report(pictures: Pictures, videos: Sequence[Video], failed: Sequence[dict[str, str]], *, json_: bool) -> None:
+def _report(
+    pictures: Pictures,
+    videos: Sequence[Video],
+    failed: Sequence[dict[str, str]],
+    passed_over: Mapping[str, int],
+    *,
+    json_: bool,
+) -> None:
     out, frames, clips = pictures.job.out, pictures.rows(), [video.row() for video in videos]
     resumed = pictures.resumed + sum(video.resumed for video in videos)
     if json_:
-        print(json.dumps({"out": str(out), "resumed": resumed, "frames": frames, "videos": clips, "failed": failed}))
+        document = {"out": str(out), "resumed": resumed, "frames": frames, "videos": clips, "failed": failed}
+        print(json.dumps({**document, "passed_over": passed_over}))
         return
     rows = [*frames, *({**clip, "input": f"{clip['input']}, mean of {clip['frames']} frames"} for clip in clips)]
     if not rows:
@@ -152,10 +201,15 @@ def _report(pictures: Pictures, videos: Sequence[Video], failed: Sequence[dict[s
         )
         for row in rows[:_SHOWN_ROWS]
     ]
-    columns = ("image", "found", "tokens", "retained", "tokenize ms", "encode ms", "head ms")
+    # Units in a second line, so that names of files keep most of a terminal of 80 characters.
+    columns = ("image", "found", "tokens", "retained", "token-\nize ms", "encode\nms", "head\nms")
     console = Console()
     console.print(console_table(f"detections written to {out}", columns, cells))
     if len(rows) > _SHOWN_ROWS:
         console.print(f"... and {len(rows) - _SHOWN_ROWS} more")
+    for clip in clips:
+        if "tracks" in clip:
+            counts = ", ".join(f"{count} {name}" for name, count in clip["tracks"].items()) or "none"
+            console.print(f"{escape(clip['input'])}, objects followed: {escape(counts)}", highlight=False)
     if resumed:
-        console.print(f"{resumed} frames were finished before this run")
+        console.print(f"{resumed} {'frame was' if resumed == 1 else 'frames were'} finished before this run")

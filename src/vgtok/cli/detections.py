@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,21 +22,23 @@ from vgtok.tokenize.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from PIL import Image
 
+    from vgtok.data.dataset import AnnotatedDataset
     from vgtok.detect.detector import Detector
     from vgtok.detect.result import Result
     from vgtok.tokenize.tokens import Tokens
 
 
 class Output(StrEnum):
-    """Outputs: annotated pictures or videos, the same with tokens, one COCO file, one CSV table."""
+    """Outputs: annotated pictures or videos, with tokens, beside the dense model; one COCO file, one CSV table."""
 
     picture = "picture"
     tokens = "tokens"
+    compare = "compare"
     coco = "coco"
     csv = "csv"
 
 
-ENDINGS = {Output.picture: "detections", Output.tokens: "tokens"}
+ENDINGS = {Output.picture: "detections", Output.tokens: "tokens", Output.compare: "compare"}
 """Endings of the annotated files, for the outputs that are written per input."""
 
 PARTS = ("tokenizer", "encoder", "head")
@@ -45,48 +47,99 @@ PARTS = ("tokenizer", "encoder", "head")
 
 @dataclass(frozen=True)
 class Job:
-    """One run of the command: the detector, the settings that results depend on, the outputs and their folder."""
+    """One run of the command: the detector, the settings that results depend on, the outputs and their folder.
+
+    `truth` is the data set whose annotated boxes are drawn too.
+    """
 
     detector: "Detector"
     settings: Mapping[str, Any]
     outputs: frozenset[Output]
     out: Path
+    truth: "AnnotatedDataset | None" = None
 
     def targets(self, name: str, suffix: str) -> dict[Output, Path]:
         """Return the annotated files of an input, by output."""
         return {kind: self.out / f"{name}.{end}{suffix}" for kind, end in ENDINGS.items() if kind in self.outputs}
 
-    def detect(self, pixels: NDArray[np.uint8]) -> "Result":
-        """Run the detector on (H, W, 3) RGB pixels."""
+    def detect(
+        self, pixels: NDArray[np.uint8], *, budget: float | None = None, score_threshold: float | None = None
+    ) -> "Result":
+        """Run the detector on (H, W, 3) RGB pixels; the arguments replace those of the settings."""
         return self.detector(
             pixels,
-            budget=self.settings["budget"],
+            budget=self.settings["budget"] if budget is None else budget,
             max_detections=self.settings["max_detections"],
-            score_threshold=self.settings["score_threshold"],
+            score_threshold=self.settings["score_threshold"] if score_threshold is None else score_threshold,
             head=self.settings["head"],
         )
 
     def draw(
         self,
         pixels: NDArray[np.uint8],
-        objects: Iterable[Mapping[str, Any]],
+        entry: Mapping[str, Any],
         kind: Output,
         tokens: "Tokens | None" = None,
+        path: Path | None = None,
     ) -> "Image.Image":
-        """Return the pixels annotated with the objects of a record; without `tokens` they are computed again."""
-        from vgtok.show.overlay import draw_detections
+        """Return the pixels annotated with a record; without `tokens` they are computed again.
 
-        # A record may come from a damaged file: skip labels beyond the classes.
-        rows = [row for row in objects if row["label"] < len(self.detector.names)]
-        boxes = np.array([row["bbox"] for row in rows], dtype=np.float64).reshape(-1, 4)
-        boxes[:, 2:] += boxes[:, :2]
-        labels = np.array([row["label"] for row in rows], dtype=np.int64)
+        `path` is the image file, whose annotated boxes are drawn if the job has them.
+        """
+        from vgtok.show.boxes import side_by_side
+
         picture: Any = pixels
         if kind is Output.tokens:
             if tokens is None:
                 tokens = Tokenizer(budget=self.settings["budget"], canvas=self.detector.canvas)(pixels)
             picture = tokens.overlay(pixels)
-        return draw_detections(picture, pixels.shape[1], boxes, labels, self.detector.names)
+        drawn = self._annotated(picture, pixels.shape[1], entry["objects"], path)
+        if kind is not Output.compare:
+            return drawn
+        dense = record("", self.detect(pixels, budget=1.0))
+        other = self._annotated(picture, pixels.shape[1], dense["objects"], path)
+        return side_by_side([other, drawn], [_caption("dense", dense), _caption("budget", entry)])
+
+    def _annotated(
+        self, picture: Any, source_width: int, objects: Iterable[Mapping[str, Any]], path: Path | None
+    ) -> "Image.Image":
+        from vgtok.show.boxes import draw_detections
+
+        # A record may come from a damaged file: skip labels beyond the classes.
+        rows = [row for row in objects if row["label"] < len(self.detector.names)]
+        return draw_detections(
+            picture,
+            source_width,
+            object_corners(rows),
+            np.array([row["label"] for row in rows], dtype=np.int64),
+            self.detector.names,
+            scores=np.array([row["score"] for row in rows], dtype=np.float64),
+            tracks=np.array([row.get("track", 0) for row in rows], dtype=np.int64),
+            truth=None if self.truth is None or path is None else _annotated_boxes(self.truth, path),
+        )
+
+
+def object_corners(objects: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
+    """Return the boxes of the objects of a record, (K, 4) x0 y0 x1 y1."""
+    boxes = np.array([row["bbox"] for row in objects], dtype=np.float64).reshape(-1, 4)
+    boxes[:, 2:] += boxes[:, :2]
+    return boxes
+
+
+def _caption(name: str, entry: Mapping[str, Any]) -> str:
+    found, time = len(entry["objects"]), sum(entry["ms"][part] for part in PARTS)
+    return f"{name}: {entry['tokens']:,} tokens ({entry['retained']:.0%}), {found} found, {time:.0f} ms"
+
+
+def _annotated_boxes(dataset: "AnnotatedDataset", path: Path) -> NDArray[np.float64]:
+    """Return the scored boxes of an image, (M, 4) x0 y0 x1 y1; images are recognized by their path, then their name."""
+    from vgtok.evaluate.detections import image_names
+
+    places = {image.resolve(): index for index, image in enumerate(dataset.images)}
+    index = places.get(path.resolve(), image_names(dataset).get(path.name))
+    if index is None:
+        raise InputError(f"{path}: not one of the {len(dataset.images)} images of --truth")
+    return dataset.annotations(index).boxes
 
 
 def record(item: str, result: "Result") -> dict[str, Any]:
@@ -125,23 +178,26 @@ def _is_object(found: Any) -> bool:
         and isinstance(found.get("name"), str)
         and type(found.get("label")) is int
         and found["label"] >= 0
+        and type(found.get("track", 0)) is int
     )
 
 
 def write_coco(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write a COCO results file; the image_id of a row is the item of its record."""
+    """Write a COCO results file; the image_id of a row is the item of its record, track_id the identity if tracked."""
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         separator = "["
         for entry in records:
             for found in entry["objects"]:
                 row = {"image_id": entry["item"], **{key: found[key] for key in ("category_id", "bbox", "score")}}
+                if "track" in found:
+                    row["track_id"] = found["track"]
                 file.write(separator + json.dumps(row))
                 separator = ", "
         file.write("[]" if separator == "[" else "]")
 
 
-def write_csv(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write a CSV table with a row per object, corners in px."""
+def write_csv(path: Path, records: Iterable[Mapping[str, Any]], *, tracked: bool = False) -> None:
+    """Write a CSV table with a row per object, corners in px; of a run that tracks, the last column is the identity."""
     from vgtok.detect.result import CSV_COLUMNS, csv_text
 
     with (
@@ -149,31 +205,36 @@ def write_csv(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
         temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file,
     ):
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("image", *CSV_COLUMNS))
+        writer.writerow(("image", *CSV_COLUMNS, *(["track"] if tracked else [])))
         for entry in records:
             for found in entry["objects"]:
                 x, y, width, height = found["bbox"]
                 corners = (f"{value:.2f}" for value in (x, y, x + width, y + height))
                 texts = csv_text(entry["item"]), csv_text(found["name"])
-                writer.writerow((*texts, found["label"], f"{found['score']:.4f}", *corners))
+                identity = [found.get("track", "")] if tracked else []
+                writer.writerow((*texts, found["label"], f"{found['score']:.4f}", *corners, *identity))
 
 
 class Pictures:
-    """The image files of one run; `journal` holds the finished ones, `resumed` is their number at the start.
+    """The image files of one command in a folder whose `journal` holds the finished ones, also of earlier commands.
 
-    Finished images that were deleted since from one of the input `folders` are dropped.
+    `items` are those of this command; an earlier one finished `resumed` of them. Finished images that were deleted
+    since from one of the input `folders` are dropped.
     """
 
     def __init__(self, job: Job, folders: AbstractSet[Path]) -> None:
         self.job = job
         self.journal = Journal(job.out / "journal.jsonl", job.settings, partial(_is_current, folders=folders))
-        self.resumed = len(self.journal.entries)
+        self.resumed = 0
+        self.items: list[str] = []
 
     def detect(self, path: Path, item: str, name: str) -> None:
         """Detect in one file called `item`, write its pictures and log it, unless an earlier run did."""
         from vgtok.detect.result import picture_bytes
 
         if self._finished(path, item):
+            self.items.append(item)
+            self.resumed += 1
             return
         seen = stamp(path)
         pixels = read_image(path)
@@ -185,19 +246,21 @@ class Pictures:
         entry = record(item, result)
         written = self.job.targets(name, ".jpg")
         for kind, target in written.items():
-            write_bytes(target, picture_bytes(self.job.draw(pixels, entry["objects"], kind, result.tokens), target))
+            write_bytes(target, picture_bytes(self.job.draw(pixels, entry, kind, result.tokens, path), target))
         files = [str(target) for target in written.values()]
         self.journal.add(item, {"stamp": seen, "source": str(path.absolute()), "written": files, **entry})
+        self.items.append(item)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row for every finished file."""
+        """Return a row for every finished file of this command."""
+        found = ((item, self.journal.entries[item]) for item in self.items)
         return [
             {
                 "input": item,
                 "detections": len(entry["objects"]),
                 **{key: entry[key] for key in ("tokens", "retained", "ms", "written")},
             }
-            for item, entry in self.journal.entries.items()
+            for item, entry in found
         ]
 
     def _finished(self, path: Path, item: str) -> bool:

@@ -1,8 +1,7 @@
 """`vgtok finetune`: your own classes from a data set, in one command."""
 
 import json
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,6 +10,7 @@ from rich.markup import escape
 from vgtok.cli import options
 from vgtok.defaults import DEFAULT_MODEL
 from vgtok.errors import InputError
+from vgtok.runs import run_folder
 
 
 def finetune(
@@ -30,7 +30,7 @@ def finetune(
         list[str] | None,
         typer.Option("--map", help="Start a class from another of the model: minibus=van; repeatable."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the run, the model and the report.")] = Path("vgtok-finetune"),
+    out: options.Out = None,
     json_: options.Json = False,
 ) -> None:
     """Finetune a detector on your own classes. Run the same command again to resume."""
@@ -39,17 +39,15 @@ def finetune(
     except ModuleNotFoundError as error:
         raise InputError(f"finetune: {error.name} is missing; pip install 'vgtok[train]'") from None
 
-    mapping = options.key_values("--map", map_ or [])
-    result = run_finetune(
-        data,
-        model,
-        out=out,
-        minutes=minutes,
-        epochs=epochs,
-        budget=budget,
-        validation=validation,
-        mapping=mapping,
-    )
+    settings: dict[str, Any] = {
+        "minutes": minutes,
+        "epochs": epochs,
+        "budget": budget,
+        "validation": validation,
+        "mapping": options.key_values("--map", map_ or []),
+    }
+    out = out or run_folder("finetune", [data, model], settings)
+    result = run_finetune(data, model, out=out, **settings)
     use = f"vgtok detect photo.jpg --model {result.model}"
     if json_:
         document = {"model": str(result.model), "report": str(result.report), "kept": result.kept, "use": use}

@@ -2,6 +2,8 @@
 
 import io
 import sys
+import warnings
+from typing import TextIO
 
 import typer
 from rich.console import Console
@@ -11,7 +13,7 @@ from vgtok import __version__
 from vgtok.cli import bench, convert, detect, evaluate, finetune, models, serve, study, tokenize, train
 from vgtok.errors import RunInterruptedError, VGTokError, missing_package
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.command("tokenize")(tokenize.tokenize)
 app.command("calibrate")(tokenize.calibrate)
 app.command("detect")(detect.detect)
@@ -42,7 +44,10 @@ def run() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
-            app()
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                # Also for `python -m vgtok`: completion is installed for the command.
+                app(prog_name="vgtok")
         except ModuleNotFoundError as error:
             raise missing_package(error) from None
     except RunInterruptedError as error:
@@ -53,3 +58,15 @@ def run() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning as one line, as errors are: its place in the code says nothing to users."""
+    Console(stderr=True, soft_wrap=True).print(f"[yellow]warning:[/] {escape(str(message))}", highlight=False)

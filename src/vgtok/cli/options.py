@@ -1,9 +1,8 @@
-"""Options, inputs and tables that several commands share."""
+"""Options, tables and answers to Ctrl-C that several commands share."""
 
-from collections.abc import Iterable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
-from glob import glob, has_magic
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,9 +10,8 @@ import rich.table
 import typer
 from rich.markup import escape
 
-from vgtok.data.dataset import IMAGE_SUFFIXES
-from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS
-from vgtok.errors import InputError
+from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS, DEFAULT_MODEL
+from vgtok.errors import InputError, RunInterruptedError
 from vgtok.tokenize.canvas import CanvasSize
 from vgtok.tokenize.tokenizer import Tokenizer
 
@@ -51,9 +49,12 @@ AnnotatedData = Annotated[
     str, typer.Option("--data", help="visdrone:DIR, aitodv2:DIR[:SPLIT], coco:JSON:IMAGES or yolo:YAML[:SPLIT].")
 ]
 Model = Annotated[str, typer.Option("--model", help=_MODEL)]
-ModelArgument = Annotated[str, typer.Argument(help=_MODEL)]
+ModelArgument = Annotated[str | None, typer.Argument(help=f"{_MODEL} Default: {DEFAULT_MODEL}.")]
 Head = Annotated[HeadName | None, typer.Option(help="Prediction head (default: the model's).")]
-Out = Annotated[Path, typer.Option(help="Output folder.")]
+Recursive = Annotated[bool, typer.Option("--recursive", help="Also read folders inside folders.")]
+Out = Annotated[
+    Path | None, typer.Option(help="Output folder (default: vgtok-runs/COMMAND, numbered per inputs and settings).")
+]
 
 CANVAS_TEXT = f"{DEFAULT_CANVAS[0]}x{DEFAULT_CANVAS[1]}"
 """The default canvas as an option spells it."""
@@ -63,7 +64,8 @@ def console_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[st
     """Return a table for the terminal of plain text cells; the first column is left-aligned, the others right."""
     table = rich.table.Table(title=title, title_justify="left")
     for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left")
+        # Long names go on in the next line: they are there to be copied, never cut.
+        table.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))
     return table
@@ -122,37 +124,17 @@ def tokenizer_from(
     return Tokenizer(budget=budget, percentile=percentile, **settings)
 
 
-def expand_inputs(argument: str, suffixes: AbstractSet[str] = IMAGE_SUFFIXES) -> list[Path]:
-    """Return the files an argument stands for, sorted; of a folder, those with one of the suffixes."""
+@contextmanager
+def said_when_interrupted(kept: Callable[[], str]) -> Iterator[None]:
+    """Turn Ctrl-C in the block into one line that says what is kept, and exit code 130."""
     try:
-        return _expanded(argument, suffixes)
-    except OSError as error:
-        raise InputError(f"{argument}: cannot be read ({error.strerror or error})") from None
+        yield
+    except KeyboardInterrupt:
+        raise RunInterruptedError(f"interrupted: {kept()}") from None
 
 
-def _expanded(argument: str, suffixes: AbstractSet[str]) -> list[Path]:
-    path = Path(argument)
-    if path.is_dir():
-        inside = sorted(file for file in path.iterdir() if file.suffix.lower() in suffixes)
-        if not inside:
-            raise InputError(f"{path}: holds none of {', '.join(sorted(suffixes))}")
-        return inside
-    if has_magic(argument) and not path.exists():
-        matches = sorted(glob(argument, recursive=True))
-        if not matches:
-            raise InputError(f"{argument}: matches no file")
-        return [Path(match) for match in matches]
-    return [path]
-
-
-def output_names(paths: Sequence[Path]) -> dict[Path, str]:
-    """Return a name for the results of each file: its stem, with a number if two files share it."""
-    taken: set[str] = set()
-    names = {}
-    for path in paths:
-        name, number = path.stem, 2
-        while name in taken:
-            name, number = f"{path.stem}-{number}", number + 1
-        taken.add(name)
-        names[path] = name
-    return names
+def one_model(argument: str | None, option: str | None) -> str | None:
+    """Return the model of a command that takes it as an argument and as --model; None if neither is given."""
+    if argument is not None and option is not None and argument != option:
+        raise InputError(f"--model: '{option}' is named beside '{argument}'; name one model")
+    return argument if option is None else option

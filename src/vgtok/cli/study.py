@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -17,13 +17,19 @@ from rich.table import Table
 
 from vgtok import __version__
 from vgtok.cli import options
+from vgtok.cli.options import said_when_interrupted
+from vgtok.cli.wide_tables import fitting_tables
+from vgtok.data.dataset import AnnotatedDataset
+from vgtok.data.subset import evenly_spaced
 from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import default_workers
+from vgtok.runs import RUNS
 from vgtok.show.tables import results_page
 from vgtok.study.registry import (
     DATA,
     ENTRIES,
+    STUDIES,
     Entry,
     data_kinds,
     data_present,
@@ -37,7 +43,9 @@ from vgtok.study.result import Inputs, Result, Row, Study
 
 
 def study(
-    name: Annotated[str | None, typer.Argument(help="Study to run; lists all if omitted.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Study to run; lists all if omitted.", autocompletion=lambda: list(STUDIES))
+    ] = None,
     data: Annotated[
         str | None,
         typer.Option(help="visdrone:DIR or aitodv2:DIR; the name alone uses VGTOK_VISDRONE or VGTOK_AITODV2."),
@@ -52,16 +60,20 @@ def study(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="For accuracy studies: number of images, evenly spaced; for grid, of scenes."),
+        typer.Option(min=1, help="Number of images to use, evenly spaced (default: all); for grid, of scenes."),
     ] = None,
     head: Annotated[
         options.HeadName | None, typer.Option(help="For accuracy studies: prediction head (default: the model's).")
     ] = None,
-    out: options.Out = Path("vgtok-study"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Output folder of all studies, which share detections (default: vgtok-runs/study)."),
+    ] = None,
     workers: options.Workers = None,
     json_: options.Json = False,
 ) -> None:
     """Reproduce a table or figure of the paper; without a name, list all of them and what they need."""
+    out = out or _results_folder()
     if name is None:
         _coverage(out, json_)
         return
@@ -70,11 +82,20 @@ def study(
     _check_options(chosen, [option for option, value in given.items() if value])
     # With an image of the user's own no data set is opened, unless one is named.
     dataset = named_dataset(data, data_kinds(name)) if data or not frame else None
-    result = chosen.run(
-        Inputs(
-            dataset, workers or default_workers(), frame, out, tuple(model or ()), limit, head.value if head else None
-        )
+    if dataset is not None and limit is not None and "model" not in chosen.takes:
+        # Studies of the tokenizer ask no more of a part than a folder of images has.
+        dataset = evenly_spaced(cast(AnnotatedDataset, dataset), limit)
+    inputs = Inputs(
+        dataset, workers or default_workers(), frame, out, tuple(model or ()), limit, head.value if head else None
     )
+
+    def kept() -> str:
+        if chosen.resumes:
+            return f"what is finished is kept in {out}; run the same command to go on"
+        return "nothing is kept, as this study writes its table at the end; --limit 20 takes 20 images"
+
+    with said_when_interrupted(kept):
+        result = chosen.run(inputs)
     document = {
         "study": chosen.name,
         "title": chosen.title,
@@ -92,6 +113,12 @@ def study(
         print(json.dumps(document))
     else:
         _print(chosen, result, written)
+
+
+def _results_folder() -> Path:
+    """Return the default folder; the one of version 0.2 where there is no other."""
+    old, new = Path("vgtok-study"), RUNS / "study"
+    return old if old.is_dir() and not new.exists() else new
 
 
 def _check_options(chosen: Study, given: Sequence[str]) -> None:
@@ -131,38 +158,32 @@ def _write(document: dict[str, Any], result: Result, out: Path) -> list[Path]:
 
 def _print(chosen: Study, result: Result, written: Sequence[Path]) -> None:
     console = Console()
-    console.print(_table(chosen.title, result.rows))
-    if result.paper_only:
-        console.print(_table("in the paper, not measured here", result.paper_only))
+    for title, rows in ((chosen.title, result.rows), ("in the paper, not measured here", result.paper_only)):
+        for table in _tables(title, rows, console.width) if rows else ():
+            console.print(table)
     for note in result.notes:
         console.print(f"[dim]-[/] {escape(note)}")
     console.print(f"[dim]written: {escape(', '.join(map(str, written)))}[/]")
 
 
-def _table(title: str, rows: Sequence[Row]) -> Table:
-    """Return the rows as a table; a column and its paper_ twin share one, the paper's value in color."""
+def _tables(title: str, rows: Sequence[Row], width: int) -> list[Table]:
+    """Return the rows as tables of at most `width`; a column and its paper_ twin share one, as 'measured (paper)'."""
     twins = {column for column in rows[0] if f"paper_{column}" in rows[0]}
     shown = [column for column in rows[0] if column.removeprefix("paper_") not in twins or column in twins]
-    table = Table(title=f"{title}{' (paper)' if twins else ''}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
-    for column in shown:
-        numeric = any(isinstance(row[column], int | float) for row in rows)
-        table.add_column(column.replace("_", " "), justify="right" if numeric else "left")
-    for row in rows:
-        cells = []
-        for column in shown:
-            text = _text(row[column])
-            paper = _text(row[f"paper_{column}"]) if column in twins else None
-            text = f"[cyan]{text}[/]" if column.startswith("paper") else text
-            cells.append(text if paper is None else f"{text} [cyan]({paper})[/]")
-        table.add_row(*cells)
-    return table
+    numeric = [any(isinstance(row[column], int | float) for row in rows) for column in shown]
+    cells = [
+        [_text(row[column]) + (f" ({_text(row[f'paper_{column}'])})" if column in twins else "") for column in shown]
+        for row in rows
+    ]
+    headings = [column.replace("_", " ") for column in shown]
+    return fitting_tables(f"{title}{' (paper)' if twins else ''}", headings, cells, numeric, width)
 
 
 def _text(value: Any) -> str:
     if value is None:
         return "-"
     if not isinstance(value, float):
-        return escape(str(value))
+        return str(value)
     # Five digits, so that wide tables fit a terminal.
     if abs(value) >= 1000:
         return f"{value:.0f}"

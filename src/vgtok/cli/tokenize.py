@@ -5,7 +5,8 @@ A file that cannot be tokenized is reported in one line, and the others are stil
 
 import io
 import json
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,11 +17,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from vgtok.cli import options
-from vgtok.cli.options import console_table, expand_inputs, output_names
-from vgtok.data.dataset import open_dataset
+from vgtok.cli.inputs import absolute_inputs, find_inputs, output_names, passed_over_text
+from vgtok.cli.options import console_table, said_when_interrupted
+from vgtok.data.dataset import IMAGE_SUFFIXES, open_dataset
 from vgtok.errors import BudgetError, VGTokError
-from vgtok.files import write_bytes, write_text
+from vgtok.files import is_there, locked, stamp, write_bytes, write_text
+from vgtok.journal import Journal, is_number
 from vgtok.parallel import default_workers, progress_bar
+from vgtok.runs import run_folder
 from vgtok.tokenize.calibrate import RANKS, Sweep, measure_table
 from vgtok.tokenize.canvas import read_image
 from vgtok.tokenize.retention import RetentionTable
@@ -32,8 +36,9 @@ _SHOWN_BUDGETS = (0.8, 0.7, 0.6, 0.4, 0.2)
 
 
 class Output(StrEnum):
-    """Files written per image."""
+    """Files written per image; `overlay` is the name that `picture` had up to version 0.2."""
 
+    picture = "picture"
     overlay = "overlay"
     npz = "npz"
     json = "json"
@@ -50,12 +55,14 @@ def tokenize(
     splitter: options.Splitter = "quadtree",
     canvas: options.CanvasOption = options.CANVAS_TEXT,
     write: Annotated[
-        list[Output] | None, typer.Option(help="Files to write per image; repeatable (default: overlay).")
+        list[Output] | None,
+        typer.Option(metavar="OUTPUT", help="Per image: picture (default), npz or json; repeatable."),
     ] = None,
-    out: options.Out = Path("vgtok-out"),
+    recursive: options.Recursive = False,
+    out: options.Out = None,
     json_: options.Json = False,
 ) -> None:
-    """Partition images into tokens of 16, 32 and 64 px at a budget of 40% by default."""
+    """Partition images into tokens of 16, 32 and 64 px, at a budget of 40% by default; the same command resumes."""
     tokenizer = options.tokenizer_from(budget, percentile, table, rank, scorer, gate, splitter, canvas)
     done: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
@@ -65,40 +72,91 @@ def tokenize(
         failed.append({"image": image, "error": error})
         errors.print(f"[bold red]error:[/] {escape(error)}")
 
-    paths: list[Path] = []
-    for argument in images:
-        try:
-            paths.extend(path for path in expand_inputs(argument) if path not in paths)
-        except VGTokError as error:
-            fail(argument, str(error))
-    names = output_names(paths)
-    with progress_bar() as progress:
-        for path in progress.track(paths, description="tokenizing"):
-            try:
-                done.append(_tokenize_file(path, names[path], tokenizer, set(write or [Output.overlay]), out))
-            except VGTokError as error:
-                fail(str(path), str(error))
-            except MemoryError:
-                fail(str(path), f"{path}: not enough memory")
+    found = find_inputs(images, IMAGE_SUFFIXES, fail, recursive=recursive)
+    if said := passed_over_text(found.passed_over):
+        errors.print(f"[yellow]{escape(said)}[/]", highlight=False)
+    if found.files:
+        outputs: set[Output] = {
+            Output.picture if name is Output.overlay else name for name in write or [Output.picture]
+        }
+        settings = {**asdict(tokenizer), "write": sorted(outputs)}
+        if out is None:
+            out = run_folder("tokenize", absolute_inputs(images), {**settings, "recursive": recursive})
+        with locked(out / ".vgtok-lock", out):
+            _tokenize_all(found.files, _Job(tokenizer, settings, outputs, out), done, fail)
     if json_:
-        print(json.dumps({"images": done, "failed": failed}))
+        print(json.dumps({"out": out and str(out), "images": done, "failed": failed, "passed_over": found.passed_over}))
     elif done:
+        assert out is not None
         _print_summary(done, out)
     if failed:
         errors.print(f"{len(done)} images tokenized, {len(failed)} inputs could not be")
         raise typer.Exit(1)
 
 
-def _tokenize_file(path: Path, name: str, tokenizer: Tokenizer, outputs: set[Output], out: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Job:
+    """One run of the command: the tokenizer, the settings that results depend on, the outputs and their folder."""
+
+    tokenizer: Tokenizer
+    settings: Mapping[str, Any]
+    outputs: set[Output]
+    out: Path
+
+
+def _tokenize_all(
+    paths: Sequence[Path], job: _Job, done: list[dict[str, Any]], fail: Callable[[str, str], None]
+) -> None:
+    """Tokenize the files that are not in the journal of the folder; add the row of every file to `done`."""
+    journal = Journal(job.out / "journal.jsonl", job.settings, _is_row)
+    names = output_names(paths)
+
+    def kept() -> str:
+        return f"{len(done)} of {len(paths)} images are finished and kept in {job.out}; run the same command to go on"
+
+    with said_when_interrupted(kept), progress_bar() as progress:
+        for path in progress.track(paths, description="tokenizing"):
+            item = str(path.absolute())
+            entry = journal.entries.get(item)
+            try:
+                if (
+                    entry is None
+                    or entry["stamp"] != stamp(path)
+                    or not all(map(is_there, map(Path, entry["written"])))
+                ):
+                    seen = stamp(path)
+                    entry = {**_tokenize_file(path, names[path], job), "stamp": seen}
+                    journal.add(item, entry)
+                done.append({key: value for key, value in entry.items() if key not in ("item", "stamp")})
+            except VGTokError as error:
+                fail(str(path), str(error))
+            except MemoryError:
+                fail(str(path), f"{path}: not enough memory")
+
+
+def _is_row(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry of the journal has what the summary shows; a damaged one may lack any field."""
+    written, counts = entry.get("written"), entry.get("counts")
+    return (
+        all(is_number(entry.get(key)) for key in ("tokens", "dense", "retained"))
+        and isinstance(entry.get("image"), str)
+        and isinstance(written, list)
+        and all(isinstance(file, str) for file in written)
+        and isinstance(counts, dict)
+        and "stamp" in entry
+    )
+
+
+def _tokenize_file(path: Path, name: str, job: _Job) -> dict[str, Any]:
     image = read_image(path)
-    tokens = tokenizer(image)
+    tokens = job.tokenizer(image)
     written = []
-    for output in sorted(outputs):
-        target = out / (f"{name}.tokens.png" if output == Output.overlay else f"{name}.tokens.{output}")
-        if output == Output.json:
+    for output in sorted(job.outputs):
+        target = job.out / (f"{name}.tokens.png" if output is Output.picture else f"{name}.tokens.{output}")
+        if output is Output.json:
             write_text(target, tokens.to_json())
         else:
-            write_bytes(target, _png(tokens, image) if output == Output.overlay else _npz(tokens))
+            write_bytes(target, _png(tokens, image) if output is Output.picture else _npz(tokens))
         written.append(str(target))
     return {
         "image": str(path),
@@ -155,7 +213,9 @@ def calibrate(
     """Measure the share of tokens each percentile keeps. Run the same command to resume."""
     sweep = Sweep(tuple(scorer or ["tophat"]), tuple(rank or RANKS), canvas=options.canvas_size(canvas))
     dataset = open_dataset(data)
-    table = measure_table(name or out.stem, dataset.images, dataset.name, sweep, out, workers or default_workers())
+    journal = f"{out}.partial"
+    with said_when_interrupted(lambda: f"measured images are kept in {journal}; run the same command to go on"):
+        table = measure_table(name or out.stem, dataset.images, dataset.name, sweep, out, workers or default_workers())
     if json_:
         print(json.dumps(asdict(table)))
     else:
@@ -170,9 +230,10 @@ def _print_table(table: RetentionTable, out: Path) -> None:
             try:
                 cells.append(f"{curve.percentile_for(budget):.2f}")
             except BudgetError:
-                cells.append("unreachable")
+                cells.append("-")
         rows.append((curve.scorer, f"{curve.rank:g}", *cells))
     title = f"percentile per budget, {table.measured_on['images']} images, written to {out}"
-    Console().print(
-        console_table(title, ("scorer", "gate rank", *(f"{budget:.0%}" for budget in _SHOWN_BUDGETS)), rows)
-    )
+    console = Console()
+    console.print(console_table(title, ("scorer", "gate rank", *(f"{budget:.0%}" for budget in _SHOWN_BUDGETS)), rows))
+    if any("-" in row for row in rows):
+        console.print("-: no percentile reaches this budget at this gate rank", highlight=False)

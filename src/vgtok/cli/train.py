@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from vgtok.cli import options
 from vgtok.errors import InputError
+from vgtok.runs import run_folder
 
 if TYPE_CHECKING:
     from vgtok.train.recipe import Recipe
+
+
+def _recipes() -> list[str]:
+    from vgtok.train.recipe import RECIPES
+
+    return list(RECIPES)
 
 
 def train(
@@ -20,19 +28,18 @@ def train(
         str | None,
         typer.Argument(
             help="Name of a recipe, a recipe.json, or a checkpoint to branch off with --set decay_steps=STEPS; "
-            "lists the recipes if omitted."
+            "lists the recipes if omitted.",
+            autocompletion=_recipes,
         ),
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Change a setting of the recipe: key=value; repeatable.")
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the settings of the recipe instead of training.")] = False,
-    out: Annotated[
-        Path, typer.Option(help="Folder of the run; an interrupted run resumes from its last checkpoint.")
-    ] = Path("vgtok-train"),
+    out: options.Out = None,
     json_: options.Json = False,
 ) -> None:
-    """Train a detector. Prefix with `accelerate launch -m` for several GPUs or nodes."""
+    """Train a detector; the same command resumes. Prefix with `accelerate launch -m` for several GPUs or nodes."""
     if recipe is None:
         _list_recipes(json_)
         return
@@ -41,10 +48,14 @@ def train(
         _list_settings(chosen, json_)
         return
     try:
+        from vgtok.train.loop import CHANGEABLE
         from vgtok.train.loop import train as run_training
     except ModuleNotFoundError as error:
         raise InputError(f"train: {error.name} is missing; pip install 'vgtok[train]'") from None
 
+    if out is None:
+        fixed = {name: value for name, value in chosen.to_dict().items() if name not in CHANGEABLE}
+        out = run_folder("train", [], fixed)
     folder = run_training(chosen, out)
     if folder is None:
         return
@@ -90,11 +101,17 @@ def _list_settings(recipe: "Recipe", json_: bool) -> None:
     if json_:
         print(json.dumps(values))
         return
-    console = Console(highlight=False, soft_wrap=True)
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for group, settings in recipe.describe().items():
-        console.print(f"[bold]{group}[/]")
+        table.add_row(f"[bold]{escape(group)}[/]")
         for name, text in settings.items():
-            console.print(f"  {escape(f'{name} = {_shown(values[name])}')}  [dim]{escape(text)}[/]")
+            value = f"{escape(_shown(values[name]))} [dim]-[/] " if _shown(values[name]) else ""
+            table.add_row(f"  {escape(name)}", f"{value}[dim]{escape(text)}[/]")
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"change one with: vgtok train {escape(recipe.name)} --set NAME=VALUE")
 
 
 def _shown(value: object) -> str:

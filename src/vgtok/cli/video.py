@@ -1,20 +1,24 @@
 """Read, detect in and write videos frame by frame, with a log to resume from."""
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.cli.detections import PARTS, Job, Output, is_record, record
+from vgtok.cli.detections import PARTS, Job, Output, is_record, object_corners, record
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import stamp
 from vgtok.journal import Journal, read_entries, read_header
+
+if TYPE_CHECKING:
+    from vgtok.detect.tracking import Tracker
 
 VIDEO_SUFFIXES = frozenset({".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg"})
 
@@ -106,15 +110,53 @@ def _write(path: Path, pictures: Iterable[NDArray[np.uint8]], rate: float) -> in
     return count
 
 
+def check_camera(number: int) -> None:
+    """Raise InputError unless OpenCV can read a frame of the camera."""
+    with _opened(number) as capture:
+        if not capture.grab():
+            raise InputError(f"{number}: no camera of that number can be opened here; give a video file instead")
+
+
+def record_camera(number: int, seconds: float, folder: Path) -> Path:
+    """Record a camera to `camera-NUMBER.mp4` in a folder for some seconds, or until Ctrl-C; return the file."""
+    path = folder / f"camera-{number}.mp4"
+    with _opened(number) as capture:
+        rate = float(capture.get(cv2.CAP_PROP_FPS))
+        write_video(path, _recorded(capture, seconds), rate if 0 < rate <= 1000 else _DEFAULT_RATE)
+    return path
+
+
+def _recorded(capture: cv2.VideoCapture, seconds: float) -> Iterator[NDArray[np.uint8]]:
+    """Yield (H, W, 3) RGB frames as they come."""
+    end = time.monotonic() + seconds
+    # Ctrl-C ends the recording; detection then runs on what there is.
+    with suppress(KeyboardInterrupt):
+        while time.monotonic() < end:
+            decoded, picture = capture.read()
+            if not decoded:
+                return
+            yield np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), dtype=np.uint8)
+
+
 @contextmanager
-def _opened(path: Path) -> Iterator[cv2.VideoCapture]:
+def _opened(source: Path | int) -> Iterator[cv2.VideoCapture]:
+    """Open a file, or a camera by its number."""
     # Silence the decoder: its problems are reported here in one line.
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
-    capture = cv2.VideoCapture(str(path))
+    capture = _camera(source) if isinstance(source, int) else cv2.VideoCapture(str(source))
     try:
         yield capture
     finally:
         capture.release()
+
+
+def _camera(number: int) -> cv2.VideoCapture:
+    # Silent too: every interface of the system that lacks the camera would complain.
+    before = cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+    try:
+        return cv2.VideoCapture(number)
+    finally:
+        cv2.utils.logging.setLogLevel(before)
 
 
 def _header_count(capture: cv2.VideoCapture) -> int:
@@ -137,6 +179,18 @@ def logged_frames(folder: Path, settings: Mapping[str, Any]) -> Iterator[dict[st
             yield from read_entries(path, is_record, number_field=_NUMBER)
 
 
+def _resumed_tracks(job: Job, log: Journal) -> "Tracker":
+    """Return a tracker that has seen the frames of the log."""
+    from vgtok.detect.tracking import Tracker
+
+    tracker = Tracker(job.settings["score_threshold"])
+    for entry in log.entries.values():
+        rows = entry["objects"]
+        labels, identities = (np.array([row.get(key, 0) for row in rows], dtype=np.int64) for key in ("label", "track"))
+        tracker.replay(object_corners(rows), labels, identities)
+    return tracker
+
+
 class Video:
     """One video file, called `item` in results; `resumed` is the number of frames an earlier run finished."""
 
@@ -148,6 +202,7 @@ class Video:
         self.log = Journal(path, header, is_record, number_field=_NUMBER, restart=True)
         self.resumed = len(self.log.entries)
         self.targets = job.targets(name, ".mp4")
+        self.tracks = _resumed_tracks(job, self.log) if job.settings.get("track") else None
         if not self.resumed:
             self._remove_outdated()
 
@@ -156,12 +211,27 @@ class Video:
         for frame in read_video(self.path, len(self.log.entries)):
             item = f"{self.item}#{frame.number:06d}"
             try:
-                result = self.job.detect(frame.pixels)
+                entry = self._record(frame.pixels, item)
             except (VGTokError, RuntimeError, MemoryError) as error:
                 raise InputError(f"{item}: {error}; run again to resume from there") from None
             self._remove_outdated()
-            self.log.add(item, {"seconds": round(frame.seconds, 3), **record(item, result)})
+            self.log.add(item, {"seconds": round(frame.seconds, 3), **entry})
             advance()
+
+    def _record(self, pixels: NDArray[np.uint8], item: str) -> dict[str, Any]:
+        """Detect in the next frame; return its record, with identities if the run tracks."""
+        if self.tracks is None:
+            return record(item, self.job.detect(pixels))
+        from vgtok.detect.tracking import UNTRACKED, WEAK_SCORE
+
+        least = self.job.settings["score_threshold"]
+        entry = record(item, self.job.detect(pixels, score_threshold=min(least, WEAK_SCORE)))
+        # The rounded values of the record, so that replaying the log gives the same tracks.
+        objects = entry["objects"]
+        boxes, labels = object_corners(objects), np.array([row["label"] for row in objects], dtype=np.int64)
+        identities = self.tracks.update(boxes, np.array([row["score"] for row in objects]), labels).tolist()
+        rows = [row | {"track": identity} for row, identity in zip(objects, identities, strict=True)]
+        return {**entry, "objects": [row for row in rows if row["score"] >= least or row["track"] != UNTRACKED]}
 
     def undrawn(self) -> int:
         """Return the number of pictures `write` will draw."""
@@ -188,9 +258,17 @@ class Video:
             "tokens": tokens,
             "retained": retained,
             "ms": dict(zip(PARTS, ms, strict=True)),
+            **({"tracks": self.track_counts()} if self.tracks else {}),
             "log": str(self.log.path),
             "written": [str(target) for target in self.targets.values() if target.is_file()],
         }
+
+    def track_counts(self) -> dict[str, int]:
+        """Return the number of tracks of each class, most numerous first."""
+        from vgtok.detect.tracking import count_tracks
+
+        frames = (entry["objects"] for entry in self.log.entries.values())
+        return count_tracks([(row["track"], row["name"]) for row in objects if row.get("track")] for objects in frames)
 
     def _pictures(self, kind: Output, advance: Callable[[], None]) -> Iterator[NDArray[np.uint8]]:
         frames = read_video(self.path)
@@ -198,7 +276,7 @@ class Video:
             frame = next(frames, None)
             if frame is None:
                 raise InputError(f"{self.path}: has fewer frames than when it was first read; delete {self.log.path}")
-            yield np.asarray(self.job.draw(frame.pixels, entry["objects"], kind), dtype=np.uint8)
+            yield np.asarray(self.job.draw(frame.pixels, entry, kind), dtype=np.uint8)
             advance()
 
     def _remove_outdated(self) -> None:

@@ -23,7 +23,10 @@ from vgtok.tokenize.canvas import header_size
 
 SPECS = ("visdrone:DIR", "aitodv2:DIR", "coco:JSON:IMAGES", "yolo:YAML")
 
-IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp"})
+IMAGE_SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp", ".jp2", ".j2k", ".gif", ".avif", ".ppm", ".pgm", ".pnm"}
+)
+"""Endings of the formats that `vgtok.tokenize.decode` reads."""
 
 _NAMED_AT_ONCE = 3
 """Problems of one kind that a summary lists; further ones are only counted."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from vgtok.detect.model import CoDetr, detection_flops, detector_parameters
     from vgtok.detect.result import Result, Timings
     from vgtok.detect.saving import load_detector, save_detector
+    from vgtok.detect.tracking import Tracker, count_tracks
 
 __all__ = [
     "DETECTORS",
@@ -22,7 +23,9 @@ __all__ = [
     "Head",
     "Result",
     "Timings",
+    "Tracker",
     "convert_co_detr",
+    "count_tracks",
     "detection_flops",
     "detector_configuration",
     "detector_parameters",
@@ -45,5 +48,6 @@ __getattr__, __dir__ = lazy_names(
         "model": ["CoDetr", "detection_flops", "detector_parameters"],
         "result": ["Result", "Timings"],
         "saving": ["load_detector", "save_detector"],
+        "tracking": ["Tracker", "count_tracks"],
     },
 )

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS
+from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS, DEFAULT_SCORE
 from vgtok.detect.config import MAX_DETECTIONS, Auxiliary, Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.result import Result, Timings, read_images
@@ -135,7 +135,7 @@ class Detector:
         budget: float | None = None,
         tokenizer: Tokenizer | None = None,
         max_detections: int = MAX_DETECTIONS,
-        score_threshold: float = 0.0,
+        score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
         value_range: tuple[float, float] | None = None,
     ) -> list[Result]: ...
@@ -148,7 +148,7 @@ class Detector:
         budget: float | None = None,
         tokenizer: Tokenizer | None = None,
         max_detections: int = MAX_DETECTIONS,
-        score_threshold: float = 0.0,
+        score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
         value_range: tuple[float, float] | None = None,
     ) -> Result: ...
@@ -160,7 +160,7 @@ class Detector:
         budget: float | None = None,
         tokenizer: Tokenizer | None = None,
         max_detections: int = MAX_DETECTIONS,
-        score_threshold: float = 0.0,
+        score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
         value_range: tuple[float, float] | None = None,
     ) -> Result | list[Result]:
@@ -168,7 +168,8 @@ class Detector:
 
         Give either `budget`, the share of the dense grid each image is read at [default: the model's], or a
         `tokenizer` of your own, whose canvas is then used. A budget of 1 runs the dense model. `head` selects the head
-        that predicts [default: the model's]. `value_range` is the (low, high) of black and white; floats need it.
+        that predicts [default: the model's]. Detections below `score_threshold` are left out; 0 keeps all, as
+        evaluation does. `value_range` is the (low, high) of black and white; floats need it.
         """
         if budget is not None and tokenizer is not None:
             raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
@@ -198,7 +199,7 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         head: Head | None = None,
     ) -> Result:
-        """Detect objects in an (H, W, 3) image by a canvas and a partition made before.
+        """Return all detections, of any score, of an (H, W, 3) image by a canvas and a partition made before.
 
         Use it for many partitions of one image: reading, resizing and scoring then run once. `timings.tokenizer` is 0.
         """

@@ -1,16 +1,20 @@
-"""`Result`, the detections of one image in its own coordinates, with conversions to COCO, CSV and supervision."""
+"""`Result`, the detections of one image in its own coordinates, with conversions to COCO, CSV, pandas, supervision."""
 
+import base64
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vgtok.defaults import DEFAULT_SCORE
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import write_bytes, write_text
 from vgtok.names import COCO, COCO_IDS
@@ -18,11 +22,9 @@ from vgtok.tokenize.canvas import Canvas, read_image
 from vgtok.tokenize.tokens import Tokens
 
 if TYPE_CHECKING:
+    import pandas
     import supervision
     from PIL import Image
-
-SHOWN_SCORE = 0.3
-"""Default score from which detections are drawn; far below it a detector lists all it cannot rule out."""
 
 CSV_COLUMNS = ("name", "label", "score", "x0", "y0", "x1", "y1")
 
@@ -36,7 +38,7 @@ class Timings:
     head: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """Detections of one image, sorted by score, best first.
 
@@ -77,18 +79,35 @@ class Result:
     def __len__(self) -> int:
         return len(self.scores)
 
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {name}" for name, count in Counter(self.names).most_common())
+        found = f"{len(self)} detection{'' if len(self) == 1 else 's'}"
+        scores = f" of score {self.scores.min():.2f} to {self.scores.max():.2f}: {counts}" if len(self) else ""
+        height, width = self.image.shape[:2]
+        read = f"{len(self.tokens):,} of {self.tokens.dense:,} tokens ({self.tokens.retained:.0%})"
+        return f"{found}{scores}; image {width} x {height} px, {read}, {sum(vars(self.timings).values()):.0f} ms"
+
+    def _repr_html_(self) -> str:
+        """Return the summary and the picture, which notebooks show."""
+        buffer = io.BytesIO()
+        self.plot(score_threshold=0.0).save(buffer, "JPEG", quality=90)
+        data = base64.b64encode(buffer.getvalue()).decode()
+        style = "max-width: 100%; height: auto"
+        return f"<p>{escape(repr(self))}</p><img style='{style}' alt='' src='data:image/jpeg;base64,{data}'>"
+
     @property
     def names(self) -> tuple[str, ...]:
         """Class name of each detection, (K,)."""
         return tuple(self.class_names[label] for label in self.labels)
 
-    def plot(self, *, score_threshold: float = SHOWN_SCORE, tokens: bool = False) -> "Image.Image":
+    def plot(self, *, score_threshold: float = DEFAULT_SCORE, tokens: bool = False) -> "Image.Image":
         """Draw the detections of at least this score on the image; with `tokens`, over its tokens."""
-        from vgtok.show.overlay import draw_detections
+        from vgtok.show.boxes import draw_detections
 
         kept = self.scores >= score_threshold
         picture = self.tokens.overlay(self.image) if tokens else self.image
-        return draw_detections(picture, self.image.shape[1], self.boxes[kept], self.labels[kept], self.class_names)
+        found = (self.boxes[kept], self.labels[kept], self.class_names)
+        return draw_detections(picture, self.image.shape[1], *found, scores=self.scores[kept])
 
     def save(self, path: str | Path) -> None:
         """Write a COCO results file (.json), a table (.csv) or the plot (any picture format), by the suffix."""
@@ -134,6 +153,15 @@ class Result:
             (csv_text(name), str(label), f"{score:.4f}", *(f"{value:.2f}" for value in box))
             for name, label, score, box in zip(self.names, self.labels, self.scores, self.boxes, strict=True)
         ]
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Return a table with a row per detection and the columns of `to_csv`."""
+        try:
+            import pandas
+        except ImportError:
+            raise VGTokError("to_pandas: pandas is not installed; pip install pandas") from None
+        values = (np.array(self.names, dtype=object), self.labels, self.scores, *self.boxes.T)
+        return pandas.DataFrame(dict(zip(CSV_COLUMNS, values, strict=True)))
 
     def to_supervision(self) -> "supervision.Detections":
         """Convert to `supervision.Detections`, with the names under `data["class_name"]`."""

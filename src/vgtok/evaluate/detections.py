@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vgtok.data.dataset import AnnotatedDataset, Problem, Role, Row, common_folder, corners
 from vgtok.errors import InputError
+from vgtok.evaluate.classes import ClassMap, label_map, named_map
 from vgtok.files import read_json
 from vgtok.parallel import map_with_progress
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -241,7 +242,8 @@ class Run:
     """The detections of a data set, the mean share of tokens `retained`, and the mean ms per image.
 
     `unused_classes` are classes of the model that the data lacks, `missing_classes` classes of the data that the model
-    lacks; `missing_images` is the number of image files that do not exist.
+    lacks; `class_map` has the classes of the model behind each class of the data. `missing_images` is the number of
+    image files that do not exist.
     """
 
     detections: Detections
@@ -249,6 +251,7 @@ class Run:
     ms: float
     unused_classes: tuple[str, ...]
     missing_classes: tuple[str, ...]
+    class_map: ClassMap
     missing_images: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -263,19 +266,26 @@ def run_detector(
     max_detections: int,
     head: "Head | None" = None,
     progress: bool = False,
+    class_map: ClassMap | None = None,
 ) -> Run:
-    """Run a detector with a tokenizer over every image of a data set, one at a time; `progress` shows a bar."""
-    labels = label_map(detector.names, dataset.names)
+    """Run a detector with a tokenizer over every image of a data set, one at a time; `progress` shows a bar.
+
+    `class_map` has the classes of the model that stand for a class of the data; further ones do so by name.
+    """
+    labels = label_map(detector.names, dataset.names, class_map)
     if (labels < 0).all():
         raise InputError(
             f"model: none of its classes ({', '.join(detector.names[:5])}, ...) is one of {dataset.name}'s "
-            f"({', '.join(dataset.names[:5])}, ...)"
+            f"({', '.join(dataset.names[:5])}, ...); map them, e.g. --map {dataset.names[0]}={detector.names[0]}"
         )
 
     def detect(index: int) -> "Result | None":
         # A missing file is a problem of the data set, which its reader has already reported.
         path = dataset.images[index]
-        return detector(path, tokenizer=tokenizer, max_detections=max_detections, head=head) if path.is_file() else None
+        if not path.is_file():
+            return None
+        # AP counts detections of any score.
+        return detector(path, tokenizer=tokenizer, max_detections=max_detections, score_threshold=0.0, head=head)
 
     found: list[FoundBoxes] = []
     retained, times, missing = [], [], 0
@@ -295,16 +305,6 @@ def run_detector(
         float(np.mean(times)) if times else 0.0,
         tuple(name for name, label in zip(detector.names, labels, strict=True) if label < 0),
         tuple(name for label, name in enumerate(dataset.names) if label not in labels),
+        named_map(labels, detector.names, dataset.names),
         missing,
     )
-
-
-def label_map(model_names: tuple[str, ...], data_names: tuple[str, ...]) -> NDArray[np.int64]:
-    """Return (K,), for each class of a model, the label of the data's class of that name, or -1."""
-    known = {_plain(name): label for label, name in enumerate(data_names)}
-    return np.array([known.get(_plain(name), -1) for name in model_names], dtype=np.int64)
-
-
-def _plain(name: str) -> str:
-    """Return a class name without case, hyphens and underscores, in which spellings differ."""
-    return name.lower().replace("-", " ").replace("_", " ").strip()

@@ -10,6 +10,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from vgtok.defaults import DEFAULT_SCORE
 from vgtok.detect.config import ANCHOR_IOU, MAX_DETECTIONS, MIN_SCORE, QUERY_IOU, SOFT_ANCHORS
 from vgtok.detect.result import Result, Timings, read_images
 from vgtok.errors import InputError, VGTokError
@@ -70,7 +71,7 @@ class OnnxDetector:
         *,
         budget: float | None = None,
         max_detections: int = MAX_DETECTIONS,
-        score_threshold: float = 0.0,
+        score_threshold: float = DEFAULT_SCORE,
         value_range: tuple[float, float] | None = None,
     ) -> list[Result]: ...
 
@@ -81,7 +82,7 @@ class OnnxDetector:
         *,
         budget: float | None = None,
         max_detections: int = MAX_DETECTIONS,
-        score_threshold: float = 0.0,
+        score_threshold: float = DEFAULT_SCORE,
         value_range: tuple[float, float] | None = None,
     ) -> Result: ...
 
@@ -91,7 +92,7 @@ class OnnxDetector:
         *,
         budget: float | None = None,
         max_detections: int = MAX_DETECTIONS,
-        score_threshold: float = 0.0,
+        score_threshold: float = DEFAULT_SCORE,
         value_range: tuple[float, float] | None = None,
     ) -> Result | list[Result]:
         """Detect objects in one image, or in a list of images one after another.

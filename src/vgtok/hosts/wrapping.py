@@ -25,6 +25,9 @@ from vgtok.tokenize.tokens import Tokens
 
 _HANDLE = "vgtok"
 
+_BRIGHTEST = 8 * 255.0
+"""Beyond this an image with its normalization undone was never normalized: far above noise, far below raw pixels."""
+
 
 def wrap(
     model: nn.Module,
@@ -106,6 +109,13 @@ class Wrapped:
         """Partition (B, 3, H, W) normalized images."""
         mean, std = (pixel_values.new_tensor(values).view(3, 1, 1) for values in (self.mean, self.std))
         images = (pixel_values.detach() * std + mean).float() * 255
+        # Under a compiler a value cannot be looked at.
+        looked = images.numel() > 0 and not torch.compiler.is_compiling()
+        if looked and not float(images.abs().amax()) < _BRIGHTEST:
+            raise InputError(
+                f"pixel_values: values up to {float(pixel_values.abs().amax()):.4g} are not a normalized image; scale "
+                "pixels to 0 to 1, then subtract mean and divide by std, as the image processor of the model does"
+            )
         if self.config.patch != CELL:
             # Cells are 16 px: the tokenizer sees the image at the scale where a patch is one cell.
             size = tuple(side // self.config.patch * CELL for side in images.shape[2:])

@@ -3,7 +3,7 @@
 import json
 import re
 from typing import Any
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs, unquote, urlencode
 
 from fastapi.responses import JSONResponse, RedirectResponse
 from starlette.datastructures import Headers, MutableHeaders
@@ -57,12 +57,13 @@ class CleanSend:
 
 
 _EVENT = "/gradio_api/queue/join"
+_STREAM = "/gradio_api/queue/data"
 _FILE = "/gradio_api/file="
 _SCRIPTS = ("/assets/", "/static/")
 """Scripts and styles, which may be compressed; the rest is short, pictures, or a page to be cleaned."""
 
 _GET = (
-    "/", "/theme.css", "/manifest.json", "/favicon.ico", "/gradio_api/queue/data", "/gradio_api/upload_progress",
+    "/", "/theme.css", "/manifest.json", "/favicon.ico", _STREAM, "/gradio_api/upload_progress",
     "/api/openapi.json", HEALTH,
 )  # fmt: skip
 _POST = ("/api/tokenize", "/api/detect", "/gradio_api/upload", _EVENT)
@@ -105,7 +106,13 @@ class Guard:
         if not scope["path"].startswith(_SCRIPTS):
             kept = [pair for pair in scope["headers"] if pair[0] != b"accept-encoding"]
             scope = {**scope, "headers": kept}
-        await self.app(scope, receive, send)
+        try:
+            await self.app(scope, receive, send)
+        except RuntimeError:
+            # The framework's stream fails for a visitor who left while an event was queued: nobody reads its end.
+            if scope["path"] != _STREAM:
+                raise
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _check_route(self, scope: Scope) -> None:
         """Refuse routes that neither page nor endpoint uses, and files outside the upload folder."""
@@ -120,11 +127,12 @@ class Guard:
             raise RefusedError(404, f"path: no such route for {method}")
 
     def _entry(self, scope: Scope) -> RedirectResponse | None:
-        """Exchange a valid token in the address for a cookie: redirect to the page without it."""
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        """Exchange a valid token in the address for a cookie: redirect to the page, with its settings, without it."""
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        given = query.pop("token", [""])[0]
         if scope["path"] != "/" or not self.access.is_token(given):
             return None
-        answer = RedirectResponse("/", 303)
+        answer = RedirectResponse(f"/?{urlencode(query, doseq=True)}" if query else "/", 303)
         answer.set_cookie(COOKIE, self.access.cookie_value, httponly=True, samesite="strict")
         return answer
 

@@ -130,12 +130,13 @@ class DrawableAnswer:
 
     def detections_picture(self) -> bytes:
         """Return the detections over the canvas, as JPEG."""
-        from vgtok.show.overlay import draw_detections
+        from vgtok.show.boxes import draw_detections
 
         assert self.result is not None
         found = self.result
         width = self.answer.image.width
-        return _jpeg(draw_detections(self.canvas.image, width, found.boxes, found.labels, found.class_names))
+        boxes = (found.boxes, found.labels, found.class_names)
+        return _jpeg(draw_detections(self.canvas.image, width, *boxes, scores=found.scores))
 
     def with_pictures(self) -> Answer:
         """Return the answer with its pictures."""
@@ -181,23 +182,38 @@ class Service:
         self, pixels: NDArray[np.uint8], name: str, settings: Settings, score_threshold: float | None = None
     ) -> DrawableAnswer:
         """Return the tokens and detections of an (H, W, 3) uint8 image."""
-        from vgtok.detect.result import default_category_ids
+        return self.drawable(self.run(pixels, name, settings), pixels, name, settings, score_threshold)
 
+    def run(self, pixels: NDArray[np.uint8], name: str, settings: Settings) -> "Result":
+        """Return what the model finds in an (H, W, 3) uint8 image, of any score and without the pixels."""
         if self.detector is None:
             raise RefusedError(503, f"model: {self.without}")
-        settings = self._with_budget(settings)
-        tokenizer = settings.tokenizer(self.canvas)
-        threshold = self.score_threshold if score_threshold is None else score_threshold
+        tokenizer = self._with_budget(settings).tokenizer(self.canvas)
         try:
-            result = self.detector(pixels, tokenizer=tokenizer, score_threshold=threshold)
+            result = self.detector(pixels, tokenizer=tokenizer, score_threshold=0.0)
         # A failure on one image (memory, a kernel) does not affect the next.
         except (RuntimeError, MemoryError) as error:
             reason = str(error).partition("\n")[0]
             raise RefusedError(500, f"{name}: the model failed on this image ({reason})") from None
+        return replace(result, image=np.empty((0, 0, 3), dtype=np.uint8))
+
+    def drawable(
+        self,
+        result: "Result",
+        pixels: NDArray[np.uint8],
+        name: str,
+        settings: Settings,
+        score_threshold: float | None = None,
+    ) -> DrawableAnswer:
+        """Return what `run` found in the (H, W, 3) uint8 image, of at least the score [default: the service's]."""
+        from vgtok.detect.result import default_category_ids
+
+        kept = result.scores >= (self.score_threshold if score_threshold is None else score_threshold)
+        result = replace(result, boxes=result.boxes[kept], scores=result.scores[kept], labels=result.labels[kept])
         times = (round(spent, 2) for spent in (result.timings.tokenizer, result.timings.encoder, result.timings.head))
         categories = zip(default_category_ids(result.class_names), result.class_names, strict=True)
         answer = replace(
-            self._answer(pixels, name, settings, result.tokens, Milliseconds(*times)),
+            self._answer(pixels, name, self._with_budget(settings), result.tokens, Milliseconds(*times)),
             detections=[Detection(**row) for row in result.to_coco(name)],
             categories=[Category(*pair) for pair in categories],
         )

@@ -17,6 +17,8 @@ from PIL import Image
 
 from vgtok import __version__
 from vgtok.data.dataset import corners
+from vgtok.evaluate.classes import map_text
+from vgtok.evaluate.comparison import Difference
 from vgtok.evaluate.evaluation import ClassResult, Evaluation, Mistakes
 from vgtok.evaluate.scoring import THRESHOLDS
 from vgtok.files import write_bytes, write_text
@@ -174,11 +176,17 @@ class _Report:
 
 
 def write_report(
-    evaluation: Evaluation, mistakes: Mistakes, images: Sequence[Path], folder: Path, origin: Mapping[str, Any]
+    evaluation: Evaluation,
+    mistakes: Mistakes,
+    images: Sequence[Path],
+    folder: Path,
+    origin: Mapping[str, Any],
+    differences: Sequence[Difference] = (),
 ) -> list[Path]:
     """Write report.html, report.md with its pictures, and evaluation.json into a folder.
 
     `origin` describes what was scored, field to value: the data, and the results file or the model with its settings.
+    `differences` come from a comparison with other detections.
     """
     plots = _plots(evaluation)
     worst, absent = _worst(mistakes, images)
@@ -191,7 +199,11 @@ def write_report(
         protocol=evaluation.protocol.title,
         facts=facts(evaluation),
         worst_note=_worst_note(mistakes),
-        tables=[_origin_table(origin), *_tables(evaluation)],
+        tables=[
+            _origin_table(origin),
+            *_tables(evaluation),
+            *([_comparison_table(differences)] if differences else []),
+        ],
         plots=plots,
         worst=worst,
         notes=notes,
@@ -207,8 +219,29 @@ def write_report(
 
 def _origin_table(origin: Mapping[str, Any]) -> _Table:
     single = {name: value for name, value in origin.items() if not isinstance(value, list | tuple)}
-    text = {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in single.items()}
+    text = {name: _origin_text(value) for name, value in single.items()}
     return _Table("What was scored", ("", "value"), [[name.replace("_", " "), value] for name, value in text.items()])
+
+
+def _origin_text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return map_text(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _comparison_table(differences: Sequence[Difference]) -> _Table:
+    rows = [
+        [
+            one.metric,
+            _points(one.value),
+            _points(one.other),
+            f"{one.difference:+.2f}",
+            f"{one.low:+.2f} to {one.high:+.2f}",
+            one.verdict,
+        ]
+        for one in differences
+    ]
+    return _Table("Comparison", ("", "this", "other", "difference", "95% interval", "verdict"), rows)
 
 
 def _class_notes(origin: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,8 @@ from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector
 from vgtok.detect.loading import load
 from vgtok.errors import InputError
-from vgtok.evaluate.detections import GroundTruth, gather_detections, ground_truth, label_map, top_scoring
+from vgtok.evaluate.classes import label_map
+from vgtok.evaluate.detections import GroundTruth, gather_detections, ground_truth, top_scoring
 from vgtok.evaluate.evaluation import Evaluation, Scored, evaluate_scored
 from vgtok.evaluate.protocols import ScoringRules, protocol_for, without_ignored
 from vgtok.evaluate.resampling import draws, interval, resampled_metrics

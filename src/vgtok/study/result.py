@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from vgtok.data.dataset import Dataset
 from vgtok.defaults import DEFAULT_CANVAS, DEFAULT_MODEL
 from vgtok.errors import InputError
+from vgtok.runs import RUNS
 from vgtok.show.plot import PALETTE
 from vgtok.tokenize.canvas import CanvasSize
 
@@ -131,13 +132,14 @@ class Inputs:
     """What a study runs on: a data set, a number of processes and, for the figures, the image to show (`frame`).
 
     Results are written to `out`, where long studies also keep what they need to resume. Accuracy studies run `models`
-    with `head` (default: each model's own) on at most `limit` evenly spread images.
+    with `head` (default: each model's own) on at most `limit` evenly spread images; for other studies the command takes
+    so many of the data set.
     """
 
     dataset: Dataset | None
     workers: int
     frame: str | None = None
-    out: Path = Path("vgtok-study")
+    out: Path = RUNS / "study"
     models: tuple[str, ...] = ()
     limit: int | None = None
     head: Literal["query", "atss"] | None = None
@@ -223,7 +225,12 @@ class Study:
     name: str
     title: str
     run: Callable[[Inputs], Result]
-    takes: tuple[Option, ...] = ("data",)
+    takes: tuple[Option, ...] = ("data", "limit")
+
+    @property
+    def resumes(self) -> bool:
+        """Whether an interrupted run leaves something to go on from: detections, or training runs on scenes."""
+        return "model" in self.takes or "data" not in self.takes
 
 
 @dataclass(frozen=True)

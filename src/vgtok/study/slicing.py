@@ -52,7 +52,7 @@ class Slices:
 
         def callback(tile: Any) -> "supervision.Detections":
             nonlocal tokens
-            result = detector(tile, tokenizer=reader, max_detections=most, head=head)
+            result = detector(tile, tokenizer=reader, max_detections=most, score_threshold=0.0, head=head)
             tokens += len(result.tokens)
             detections: supervision.Detections = result.to_supervision()
             return detections

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from vgtok.tokenize.geometry import CanvasPixels, Extent, Pyramid, nest, pool_bands
     from vgtok.tokenize.retention import RetentionCurve, RetentionTable, load_table, shipped_tables
     from vgtok.tokenize.scores import SCORES, Scorer
-    from vgtok.tokenize.split import GATES, Gate
+    from vgtok.tokenize.split import GATES, Gate, Structure
     from vgtok.tokenize.tokenizer import PRESETS, Tokenizer, preset
     from vgtok.tokenize.tokens import Tokens
 
@@ -27,6 +27,7 @@ __all__ = [
     "RetentionCurve",
     "RetentionTable",
     "Scorer",
+    "Structure",
     "Tokenizer",
     "Tokens",
     "fit_canvas",
@@ -47,7 +48,7 @@ __getattr__, __dir__ = lazy_names(
         "geometry": ["CanvasPixels", "Extent", "Pyramid", "nest", "pool_bands"],
         "retention": ["RetentionCurve", "RetentionTable", "load_table", "shipped_tables"],
         "scores": ["SCORES", "Scorer"],
-        "split": ["GATES", "Gate"],
+        "split": ["GATES", "Gate", "Structure"],
         "tokenizer": ["PRESETS", "Tokenizer", "preset"],
         "tokens": ["Tokens"],
     },

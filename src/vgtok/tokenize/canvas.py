@@ -16,6 +16,7 @@ from PIL import Image
 
 from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import InputError
+from vgtok.files import check_local
 from vgtok.tokenize.decode import ValueRange, array_pixels, check_memory, open_picture, picture_pixels, tensor_pixels
 from vgtok.tokenize.geometry import ROOT, Extent
 
@@ -32,7 +33,7 @@ def read_image(image: ImageLike, value_range: ValueRange = None) -> NDArray[np.u
     unsigned require it.
     """
     if isinstance(image, str | Path):
-        with _opened(Path(image)) as file:
+        with _opened(image) as file:
             return _decoded(_content(file, Path(image)), _shown(image), value_range)
     if isinstance(image, bytes | bytearray | memoryview):
         return _decoded(bytes(image), _BYTES, value_range)
@@ -52,7 +53,7 @@ def header_size(image: str | Path | bytes) -> tuple[int, int]:
     """Return width and height from the header of an image file, without decoding it."""
     if isinstance(image, bytes):
         return open_picture(BytesIO(image), _BYTES).size
-    with _opened(Path(image)) as file:
+    with _opened(image) as file:
         return open_picture(file, _shown(image)).size
 
 
@@ -63,10 +64,11 @@ def _decoded(data: bytes, name: str, value_range: ValueRange) -> NDArray[np.uint
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _opened(path: str | Path) -> Iterator[IO[bytes]]:
     try:
-        file = path.open("rb")
+        file = Path(path).open("rb")  # noqa: SIM115  (closed below, outside of what is caught here)
     except FileNotFoundError:
+        check_local(path)
         raise InputError(f"{_shown(path)}: no such file") from None
     except IsADirectoryError:
         raise InputError(f"{_shown(path)}: is a folder, not an image file") from None

@@ -69,7 +69,8 @@ def _to_8_bit(pixels: NDArray[Any], name: str, value_range: ValueRange) -> NDArr
 def without_range(name: str, kind: str) -> InputError:
     """Return the error for pixels of a `kind` without a range of its own."""
     return InputError(
-        f"{name}: {kind} pixels have no known range; say which values are black and white, e.g. value_range=(0.0, 1.0)"
+        f"{name}: {kind} pixels have no known range; convert a file to 8-bit RGB, or in Python say which values are "
+        "black and white, e.g. value_range=(0.0, 1.0)"
     )
 
 
@@ -156,8 +157,8 @@ def open_picture(file: IO[bytes], name: str) -> Image.Image:
                 if content is None:
                     raise
                 raise InputError(
-                    f"{name}: a TIFF of {content}, which is not read ({_reason(error)}); give gray, or RGB of 8 or 16 "
-                    "bits, e.g. three of its bands as an (H, W, 3) array with value_range"
+                    f"{name}: a TIFF of {content}, which is not read ({_reason(error)}); convert it to 8-bit RGB, or "
+                    "in Python give three of its bands as an (H, W, 3) array with value_range"
                 ) from None
     raise InputError(f"{name}: not an image in a format that can be read (JPEG, PNG, TIFF, WebP, ...)")
 
@@ -179,7 +180,7 @@ def picture_pixels(picture: Image.Image, name: str, value_range: ValueRange = No
         if 0 in size:
             raise InputError(f"{name}: has no pixels ({size[0]} x {size[1]})")
         if picture.mode == "F" and value_range is None:
-            raise without_range(name, "float32")
+            raise without_range(name, "1 band of 32-bit float")
         if picture.format == "TIFF" and getattr(picture, "tile", None):
             # Pillow would apply its process-wide limit here.
             picture.im = Image.core.new(  # type: ignore[attr-defined]

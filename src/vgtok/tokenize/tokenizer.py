@@ -3,13 +3,15 @@
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+import numpy as np
 
 from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import BudgetError, InputError
 from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, check_size, fit_canvas, read_image
 from vgtok.tokenize.count import exact_single_pass, exact_splits, target_count
-from vgtok.tokenize.geometry import CanvasPixels, Extent, Pyramid
+from vgtok.tokenize.geometry import CELL, NODE, ROOT, CanvasPixels, Extent, Pyramid
 from vgtok.tokenize.scores import SCORES, Scorer
 from vgtok.tokenize.split import (
     GATES,
@@ -106,9 +108,25 @@ class Tokenizer:
         loaded.check_reading(reading.gate if reading.gated else None, reading.canvas)
         return replace(reading, percentile=loaded.curve(reading.scorer, reading.rank).percentile_for(budget))
 
-    def __call__(self, image: ImageLike, *, value_range: tuple[float, float] | None = None) -> Tokens:
-        """Tokenize a path, bytes, PIL image, (H, W, 3) array or (3, H, W) tensor; `value_range` as in `read_image`."""
-        return self.partition(self.to_canvas(image, value_range=value_range))
+    @overload
+    def __call__(
+        self,
+        images: list[ImageLike] | tuple[ImageLike, ...],
+        *,
+        value_range: tuple[float, float] | None = None,
+    ) -> list[Tokens]: ...
+
+    @overload
+    def __call__(self, images: ImageLike, *, value_range: tuple[float, float] | None = None) -> Tokens: ...
+
+    def __call__(self, images: Any, *, value_range: tuple[float, float] | None = None) -> Tokens | list[Tokens]:
+        """Tokenize a path, bytes, PIL image, (H, W, 3) array or (3, H, W) tensor, or each of a list of them.
+
+        `value_range` as in `read_image`.
+        """
+        if isinstance(images, list | tuple):
+            return [self.partition(self.to_canvas(image, value_range=value_range)) for image in images]
+        return self.partition(self.to_canvas(images, value_range=value_range))
 
     def to_canvas(self, image: ImageLike, *, value_range: tuple[float, float] | None = None) -> Canvas:
         """Read an image, fit it to the canvas and pad it."""
@@ -122,11 +140,19 @@ class Tokenizer:
 
     def score(self, pixels: CanvasPixels) -> Pyramid:
         """Return the score of every cell, node and root."""
-        return _named(SCORES, self.scorer, "scorer")(pixels)
+        scores = _named(SCORES, self.scorer, "scorer")(pixels)
+        if not isinstance(self.scorer, str):
+            _check_grids("scorer", scores, Pyramid, (CELL, NODE, ROOT), pixels.extent)
+        return scores
 
     def structure(self, pixels: CanvasPixels) -> Structure | None:
         """Return the gate statistic of every node and root; None without a gate."""
-        return _named(GATES, self.gate, "gate")(pixels) if self.gated else None
+        if not self.gated:
+            return None
+        statistic = _named(GATES, self.gate, "gate")(pixels)
+        if not isinstance(self.gate, str):
+            _check_grids("gate", statistic, Structure, (NODE, ROOT), pixels.extent)
+        return statistic
 
     def batch(self, images: "torch.Tensor") -> list[Tokens]:
         """Partition a (B, 3, H, W) uint8 tensor on its device, without resizing.
@@ -159,6 +185,23 @@ class Tokenizer:
 def _check_number(argument: str, value: object) -> None:
     if not isinstance(value, Real):
         raise InputError(f"{argument}: {value!r} is not a number")
+
+
+def _check_grids(
+    argument: str, returned: object, kind: type[Pyramid] | type[Structure], sizes: tuple[int, ...], extent: Extent
+) -> None:
+    """Refuse what a function of the caller returned unless it is one grid of finite numbers per patch size."""
+    grids = zip(kind._fields, map(extent.grid_shape, sizes), strict=True)
+    expected = f"vgtok.tokenize.{kind.__name__}({', '.join(f'{name} {shape}' for name, shape in grids)})"
+    if not isinstance(returned, kind):
+        shape = f" of shape {returned.shape}" if isinstance(returned, np.ndarray) else ""
+        raise InputError(f"{argument}: returned a {type(returned).__name__}{shape}, not a {expected}")
+    for name, grid, size in zip(kind._fields, returned, sizes, strict=True):
+        if not isinstance(grid, np.ndarray) or grid.shape != extent.grid_shape(size) or grid.dtype.kind not in "fiu":
+            shown = f"{grid.dtype} array {grid.shape}" if isinstance(grid, np.ndarray) else type(grid).__name__
+            raise InputError(f"{argument}: returned '{name}' as {shown}; it must be numbers, as in {expected}")
+        if not np.isfinite(grid).all():
+            raise InputError(f"{argument}: returned NaN or infinity in '{name}'; every patch needs a finite number")
 
 
 def _named(registry: dict[str, _Choice], choice: str | _Choice, argument: str) -> _Choice:

@@ -72,7 +72,7 @@ def finetune(
     data: str,
     model: str = DEFAULT_MODEL,
     *,
-    out: str | Path = "vgtok-finetune",
+    out: str | Path = "vgtok-runs/finetune",
     minutes: float = 20.0,
     epochs: int | None = None,
     budget: float | None = None,

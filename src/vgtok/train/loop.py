@@ -80,7 +80,7 @@ def catch_signals(stop: Stop) -> Iterator[None]:
 _TIMEOUT = timedelta(hours=12)
 """How long processes wait for each other: one of them evaluates while the others are idle."""
 
-_CHANGEABLE = {
+CHANGEABLE = {
     "steps",
     "epochs",
     "auxiliary_steps",
@@ -358,7 +358,7 @@ def _check_recipe(recipe: Recipe, run: Path) -> None:
         raise InputError(f"{run}: holds checkpoints but no {RECIPE_FILE}; choose another --out, or delete it")
     stored = read_recipe(run / RECIPE_FILE).to_dict()
     wanted = recipe.to_dict()
-    differing = [name for name in wanted if stored[name] != wanted[name] and name not in _CHANGEABLE]
+    differing = [name for name in wanted if stored[name] != wanted[name] and name not in CHANGEABLE]
     if differing:
         listed = ", ".join(f"{name} {_shown(stored[name])} there, {_shown(wanted[name])} here" for name in differing)
         raise InputError(f"{run}: holds a run with other settings ({listed}); choose another --out, or delete it")

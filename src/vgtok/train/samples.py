@@ -19,7 +19,7 @@ from vgtok.data.dataset import Dataset
 from vgtok.data.synthetic import NAMES, render_scene
 from vgtok.encode.packing import Crop
 from vgtok.errors import BudgetError, InputError
-from vgtok.evaluate.detections import label_map
+from vgtok.evaluate.classes import label_map
 from vgtok.tokenize.canvas import Canvas, fit_canvas, read_image
 from vgtok.tokenize.geometry import ROOT
 from vgtok.tokenize.tokenizer import Tokenizer
