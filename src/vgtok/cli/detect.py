@@ -83,7 +83,7 @@ def detect(
         Tokenizer(budget=budget)
     detector = load(model)
     budget = detector.budget if budget is None else budget
-    if head is HeadName.atss and "atss" not in detector.model.config.auxiliary:
+    if head is HeadName.atss and "atss" not in detector.heads:
         raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
     place = shipped_models().get(model, Path(model))
     settings = {

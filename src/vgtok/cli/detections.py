@@ -91,7 +91,8 @@ class Job:
         picture: Any = pixels
         if kind is Output.tokens:
             if tokens is None:
-                tokens = Tokenizer(budget=self.settings["budget"], canvas=self.detector.canvas)(pixels)
+                reader = Tokenizer(budget=self.settings["budget"], canvas=self.detector.canvas)
+                tokens = reader.partition(self.detector.fit(pixels, reader.canvas))
             picture = tokens.overlay(pixels)
         drawn = self._annotated(picture, pixels.shape[1], entry["objects"], path)
         if kind is not Output.compare:

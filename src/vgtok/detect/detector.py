@@ -110,6 +110,11 @@ class Detector:
         return self.model.config.names
 
     @property
+    def heads(self) -> tuple[Head, ...]:
+        """The heads that can predict."""
+        return ("query", "atss") if "atss" in self.model.config.auxiliary else ("query",)
+
+    @property
     def device(self) -> torch.device:
         """The device of the weights."""
         return next(self.model.parameters()).device
@@ -174,7 +179,7 @@ class Detector:
         if budget is not None and tokenizer is not None:
             raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
         reader = tokenizer or Tokenizer(self.budget if budget is None else budget, canvas=self.canvas)
-        chosen = self.model.check_head(head or self.head)
+        chosen = self._check_head(head)
         pixels = read_images(images, max_detections, value_range)
         results = self._detect(pixels, reader, max_detections, score_threshold, chosen)
         return results if isinstance(images, list | tuple) else results[0]
@@ -185,10 +190,14 @@ class Detector:
         if not pixels:
             return []
         started = time.perf_counter()
-        canvases = [fit_canvas(image, reader.canvas) for image in pixels]
+        canvases = [self.fit(image, reader.canvas) for image in pixels]
         tokens = [reader.partition(canvas) for canvas in canvases]
         tokenized = time.perf_counter() - started
         return self._predict(pixels, canvases, tokens, tokenized, max_detections, score_threshold, head)
+
+    def fit(self, image: Pixels, size: CanvasSize) -> Canvas:
+        """Fit an (H, W, 3) image on the canvas the model reads it from."""
+        return fit_canvas(image, size)
 
     def on_canvas(
         self,
@@ -203,7 +212,7 @@ class Detector:
 
         Use it for many partitions of one image: reading, resizing and scoring then run once. `timings.tokenizer` is 0.
         """
-        chosen = self.model.check_head(head or self.head)
+        chosen = self._check_head(head)
         return self._predict([image], [canvas], [tokens], 0.0, max_detections, 0.0, chosen)[0]
 
     def _predict(
@@ -239,6 +248,9 @@ class Detector:
             )
             for prediction, canvas, partition, image in zip(predictions, canvases, tokens, pixels, strict=True)
         ]
+
+    def _check_head(self, head: Head | None) -> Head:
+        return self.model.check_head(head or self.head)
 
     def _warn_of_coarse_tokens(self, tokens: Sequence[Tokens]) -> None:
         """Warn once if a model that was never trained on coarse tokens is given some."""

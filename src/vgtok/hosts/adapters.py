@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from vgtok.errors import InputError
 from vgtok.hosts.plan import Plan
+from vgtok.hosts.predictions import Predictions
 
 Normalization = tuple[tuple[float, ...], tuple[float, ...]]
 Arguments = Callable[[Tensor], Mapping[str, Any]]
@@ -61,6 +62,9 @@ class Host:
     `held` are attributes of the layers while wrapped, so that they leave the grouping to the plan. `arguments` gives
     the layers their positions; `mask` is the name of their attention mask, None if they take none. `outer` are methods
     of models around the backbone whose output depends on the plan, by class name.
+
+    `detectors` are the classes of whole detectors, `predict` reads their output. Their images are cut to a `multiple`
+    of pixels, or padded to squares; with `reads_text` they look for named classes.
     """
 
     name: str
@@ -86,7 +90,11 @@ class Host:
     mask: str | None = "attention_mask"
     outer: Mapping[str, Mapping[str, Callable[[Any, Plan], Any]]] = field(default_factory=dict)
     hidden_states: bool = True
-    detector: bool = False
+    detectors: tuple[str, ...] = ()
+    predict: Callable[[Any, int], list[Predictions]] | None = None
+    multiple: int = 1
+    squares: bool = False
+    reads_text: bool = False
     sizes: str = "any"
     note: str = ""
 

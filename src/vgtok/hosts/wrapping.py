@@ -5,7 +5,8 @@ layers and weights run, on fewer tokens; nothing is copied or converted.
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -32,6 +33,7 @@ _HANDLE = "vgtok"
 _BRIGHTEST = 8 * 255.0
 """Beyond this an image with its normalization undone was never normalized: far above noise, far below raw pixels."""
 
+_GIVEN: ContextVar[list[Tokens] | None] = ContextVar("partitions made before the call", default=None)
 _PLANS: ContextVar[list[Plan] | None] = ContextVar("plans of the call of an outer model", default=None)
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -83,6 +85,16 @@ def wrap(
     )
     wrapped.install(model)
     return model
+
+
+@contextmanager
+def given_partitions(partitions: list[Tokens]) -> Iterator[None]:
+    """Make wrapped models called inside read their batch by these partitions, one per image."""
+    token = _GIVEN.set(partitions)
+    try:
+        yield
+    finally:
+        _GIVEN.reset(token)
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -193,6 +205,17 @@ class Wrapped:
 
     def partitions(self, pixel_values: Tensor) -> list[Tokens]:
         """Partition (B, 3, H, W) normalized images, on the scale where a patch is one 16-px cell."""
+        if (given := _GIVEN.get()) is not None:
+            return given
+        images = self.cell_images(pixel_values)
+        if images.is_cuda:
+            return self.tokenizer.batch(images)
+        # (B, 3, H, W) to (B, H, W, 3): on the CPU OpenCV is faster and gives the same partition.
+        arrays = images.permute(0, 2, 3, 1).contiguous().numpy()
+        return [self.tokenizer.partition(fit_canvas(np.asarray(array), "native")) for array in arrays]
+
+    def cell_images(self, pixel_values: Tensor) -> Tensor:
+        """Undo the normalization of (B, 3, H, W) images; return them with 16 px for each patch, (B, 3, h, w) uint8."""
         mean, std = (pixel_values.new_tensor(values).view(3, 1, 1) for values in (self.mean, self.std))
         images = (pixel_values.detach() * std + mean).float() * 255
         if images.numel() > 0 and not float(images.abs().amax()) < _BRIGHTEST:
@@ -201,21 +224,17 @@ class Wrapped:
                 "pixels to 0 to 1, then subtract mean and divide by std, as the image processor of the model does"
             )
         rows, columns = self._grid(pixel_values)
-        if self._patch == CELL:
+        if self.patch == CELL:
             images = images[:, :, : rows * CELL, : columns * CELL]
         else:
-            whole = images[:, :, : rows * self._patch, : columns * self._patch]
+            whole = images[:, :, : rows * self.patch, : columns * self.patch]
             size = (rows * CELL, columns * CELL)
             images = functional.interpolate(whole, size=size, mode="bilinear", antialias=True)
-        images = images.round().clamp(0, 255).to(torch.uint8)
-        if images.is_cuda:
-            return self.tokenizer.batch(images)
-        # (B, 3, H, W) to (B, H, W, 3): on the CPU OpenCV is faster and gives the same partition.
-        arrays = images.permute(0, 2, 3, 1).contiguous().numpy()
-        return [self.tokenizer.partition(fit_canvas(np.asarray(array), "native")) for array in arrays]
+        return images.round().clamp(0, 255).to(torch.uint8)
 
     @property
-    def _patch(self) -> int:
+    def patch(self) -> int:
+        """Side of a patch in pixels."""
         sides = {*attrgetter(self.host.projection)(self.module).kernel_size}
         if len(sides) > 1:
             raise InputError(f"model: patches of {' x '.join(map(str, sorted(sides)))} px are not square")
@@ -224,7 +243,7 @@ class Wrapped:
     def _grid(self, pixel_values: Tensor) -> tuple[int, int]:
         """Return the rows and columns of whole patches of (B, 3, H, W) images."""
         height, width = pixel_values.shape[2:]
-        return height // self._patch, width // self._patch
+        return height // self.patch, width // self.patch
 
     def _options(self, arguments: Sequence[Any], options: Mapping[str, Any]) -> tuple[Tensor, dict[str, Any], bool]:
         """Return the images, what else was asked for, and whether as a tuple; refuse what the adapter cannot give."""
@@ -264,5 +283,5 @@ class Wrapped:
         height, width = pixel_values.shape[2:]
         grid = self._grid(pixel_values)
         if min(grid) < 1:
-            raise InputError(f"pixel_values: images of {height} x {width} px hold no patch of {self._patch} px")
+            raise InputError(f"pixel_values: images of {height} x {width} px hold no patch of {self.patch} px")
         self.host.check_size(self.module, (height, width), asked)

@@ -32,7 +32,7 @@ from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import map_with_progress
 from vgtok.study.tokenizers import partitions
-from vgtok.tokenize.canvas import fit_canvas, read_image
+from vgtok.tokenize.canvas import read_image
 from vgtok.tokenize.tokenizer import Tokenizer
 
 FOLDER = "cells"
@@ -200,7 +200,7 @@ def _detect(
         else:
             yield reader, reader(detector, pixels, store.max_detections, store.head)
     for tokenizers in by_canvas.values():
-        canvas = fit_canvas(pixels, tokenizers[0].canvas)
+        canvas = detector.fit(pixels, tokenizers[0].canvas)
         for tokenizer, tokens in zip(tokenizers, partitions(canvas, tokenizers), strict=True):
             started = time.perf_counter()
             result = detector.on_canvas(pixels, canvas, tokens, max_detections=store.max_detections, head=store.head)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from vgtok.hosts.adapters import IMAGENET, Host, Pass
 from vgtok.hosts.outputs import backbone_output, channels_first, stages
+from vgtok.hosts.predictions import sigmoid_all
 from vgtok.hosts.sizes import check_windows
 
 
@@ -47,7 +48,8 @@ FAMILIES = (
         is_windowed=lambda layer: layer.window,
         # A global layer joins this many windows; the plan has joined them.
         held={"num_windows": 1},
-        detector=True,
+        detectors=("LwDetrForObjectDetection",),
+        predict=sigmoid_all,
         sizes="multiples of the patch and the windows a side",
     ),
 )

@@ -10,6 +10,7 @@ from torch import Tensor
 from vgtok.hosts.adapters import OPENAI, Host, Pass
 from vgtok.hosts.outputs import pooled_output
 from vgtok.hosts.plan import Plan
+from vgtok.hosts.predictions import sigmoid_best
 from vgtok.hosts.sizes import TRAINED_SIZE, check_trained_size
 
 
@@ -51,7 +52,9 @@ _OWL = Host(
     options=("interpolate_pos_encoding",),
     check_size=check_trained_size,
     outer={"OwlViTForObjectDetection": {"forward": one_per_token, "image_guided_detection": one_per_token}},
-    detector=True,
+    detectors=("OwlViTForObjectDetection",),
+    predict=sigmoid_best,
+    reads_text=True,
     sizes=TRAINED_SIZE,
     note="one prediction per token below budget 1",
 )
@@ -62,6 +65,8 @@ FAMILIES = (
         _OWL,
         name="OWLv2",
         classes=("Owlv2VisionTransformer",),
+        detectors=("Owlv2ForObjectDetection",),
+        squares=True,
         outer={"Owlv2ForObjectDetection": {"forward": one_per_token, "image_guided_detection": one_per_token}},
     ),
 )

@@ -9,6 +9,7 @@ from torch import Tensor
 from vgtok.errors import InputError
 from vgtok.hosts.adapters import IMAGENET, Host
 from vgtok.hosts.outputs import norm_then_maps, stages
+from vgtok.hosts.predictions import sigmoid_all
 from vgtok.hosts.sizes import check_windows
 
 
@@ -51,7 +52,8 @@ FAMILIES = (
         is_windowed=lambda layer: not layer.global_attention,
         # A global layer joins this many windows a side; the plan has joined them.
         held={"num_windows": 1},
-        detector=True,
+        detectors=("RfDetrForObjectDetection", "RfDetrForInstanceSegmentation"),
+        predict=sigmoid_all,
         sizes="square, multiples of the patch and the windows a side",
     ),
 )

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from vgtok.hosts.adapters import IMAGENET, Host
 from vgtok.hosts.outputs import norm_then_pooler
+from vgtok.hosts.predictions import softmax_best
 
 
 def _between(model: Any, pixel_values: Tensor) -> Tensor | None:
@@ -31,6 +32,9 @@ FAMILIES = (
         special=lambda model: (1, model.config.num_detection_tokens),
         between=_between,
         mask=None,
-        detector=True,
+        detectors=("YolosForObjectDetection",),
+        predict=softmax_best,
+        # Its processor cuts sides to whole patches of 16 px, whatever the patch of the model.
+        multiple=16,
     ),
 )
