@@ -49,7 +49,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {}
     for name, (build, processor) in DETECTORS.items():
         made[name] = tmp_path_factory.mktemp(name.replace("-", ""))
-        randomized(build()).save_pretrained(made[name])
+        model = randomized(build())
+        if name.startswith("owl"):
+            # Boxes stay near their patches and names differ, as in a trained model.
+            with torch.no_grad():
+                model.box_head.dense2.weight.mul_(0.01)
+                model.get_submodule(model.base_model_prefix).text_model.embeddings.token_embedding.weight.mul_(20)
+        model.save_pretrained(made[name])
         processor().save_pretrained(made[name])
         if name.startswith("owl"):
             save_tokenizer(made[name])
@@ -103,9 +109,13 @@ def test_results_at_all_tokens_are_those_of_transformers(folders: dict[str, Path
         theirs, ours = (np.minimum(*(box[:, 2:] - box[:, :2]).T) > 0.05 for box in (corners, result.boxes))
         count = int(ours.sum())
         assert count > 2
-        np.testing.assert_allclose(result.scores[ours], expected["scores"].numpy()[theirs][:count], atol=1e-4)
-        np.testing.assert_allclose(result.boxes[ours], corners[theirs][:count], atol=0.05)
-        assert (result.labels[ours] == expected["labels"].numpy()[theirs][:count]).mean() > 0.9
+        # Scores may be equal, so pairs are found by box and label.
+        near = np.abs(result.boxes[ours][:, None] - corners[theirs]).max(axis=2)
+        near += result.labels[ours][:, None] != expected["labels"].numpy()[theirs]
+        same = near.min(axis=1) < 0.05
+        assert same.mean() > 0.9
+        pair = near.argmin(axis=1)[same]
+        np.testing.assert_allclose(result.scores[ours][same], expected["scores"].numpy()[theirs][pair], atol=1e-4)
         assert result.tokens.retained == 1.0
         result.tokens.validate()
 

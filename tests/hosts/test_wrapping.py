@@ -228,6 +228,13 @@ def test_errors_say_what_to_do() -> None:
     assert model.vgtok.budget == 0.4
     with pytest.raises(InputError, match=r"tokenizer: a float is not a vgtok\.Tokenizer"):
         model.vgtok.tokenizer = 0.5
+    small = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 1, "image_size": 32}
+    for relative in (
+        transformers.SamVisionModel(transformers.SamVisionConfig(**small, output_channels=8)),
+        transformers.VitDetBackbone(transformers.VitDetConfig(**small)),
+    ):
+        with pytest.raises(InputError, match="cannot be wrapped: its attention adds a position for every pair of rows"):
+            vgtok.wrap(relative)
     with pytest.raises(InputError, match="ViT-MAE hides 75% of the patches"):
         vgtok.wrap(transformers.ViTMAEModel(transformers.ViTMAEConfig(image_size=128, **SMALL)))
     with pytest.raises(

@@ -61,7 +61,8 @@ class Host:
     `window` is the rows and columns of cells of an attention window, `is_windowed` tells which layers use it, and
     `held` are attributes of the layers while wrapped, so that they leave the grouping to the plan. `arguments` gives
     the layers their positions; `mask` is the name of their attention mask, None if they take none. `outer` are methods
-    of models around the backbone whose output depends on the plan, by class name.
+    of models around the backbone whose output depends on the plan, by class name; `refused` are methods that have no
+    meaning while wrapped. `checkpointed` tells whether to recompute layers, where they do not do so themselves.
 
     `detectors` are the classes of whole detectors, `predict` reads their output. Their images are cut to a `multiple`
     of pixels, or padded to squares; with `reads_text` they look for named classes.
@@ -89,6 +90,8 @@ class Host:
     arguments: Callable[[Any, Plan, Tensor], Arguments] = lambda model, plan, pixel_values: lambda slots: {}
     mask: str | None = "attention_mask"
     outer: Mapping[str, Mapping[str, Callable[[Any, Plan], Any]]] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
+    checkpointed: Callable[[Any], bool] = lambda model: False
     hidden_states: bool = True
     detectors: tuple[str, ...] = ()
     predict: Callable[[Any, int], list[Predictions]] | None = None
@@ -97,6 +100,19 @@ class Host:
     reads_text: bool = False
     sizes: str = "any"
     note: str = ""
+
+
+_RELATIVE = (
+    "its attention adds a position for every pair of rows and columns of a whole grid, which coarse tokens do not form"
+)
+
+REFUSED: Mapping[tuple[str, str], str] = {
+    ("transformers", "SamVisionEncoder"): _RELATIVE,
+    ("transformers", "SamHQVisionEncoder"): _RELATIVE,
+    ("transformers", "VitDetModel"): _RELATIVE,
+    ("transformers", "VitDetBackbone"): _RELATIVE,
+}
+"""Why models that look like those of a family cannot run at a budget, by library and class."""
 
 
 @cache
@@ -112,7 +128,10 @@ def find_host(model: nn.Module) -> tuple[nn.Module, Host]:
     known = {(host.library, name): host for host in all_hosts() for name in host.classes}
     for module in model.modules():
         for kind in type(module).__mro__:
-            host = known.get((kind.__module__.partition(".")[0], kind.__name__))
+            named = (kind.__module__.partition(".")[0], kind.__name__)
+            if named in REFUSED:
+                raise InputError(f"model: {kind.__name__} cannot be wrapped: {REFUSED[named]}")
+            host = known.get(named)
             if host is not None:
                 host.check(module)
                 return module, host

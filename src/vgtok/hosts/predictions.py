@@ -25,8 +25,8 @@ def softmax_best(output: Any, most: int) -> list[Predictions]:
 
 def sigmoid_best(output: Any, most: int) -> list[Predictions]:
     """Take the likeliest class of every prediction, each class judged by itself."""
-    scores, labels = output.logits.sigmoid().max(dim=-1)
-    return _best(scores, labels, output.pred_boxes, most)
+    logits, labels = output.logits.max(dim=-1)
+    return _best(logits.sigmoid(), labels, output.pred_boxes, most)
 
 
 def sigmoid_all(output: Any, most: int) -> list[Predictions]:

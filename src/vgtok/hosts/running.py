@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from vgtok.encode.embed import resample
 from vgtok.hosts.adapters import Arguments, Host
@@ -52,9 +53,10 @@ def run_layers(
         arguments = _with_mask(arguments, host.mask, _key_bias(plan, sequence) if proportional else None)
     additions = _additions(host, module, plan, pixel_values)
     layers = attrgetter(host.layers)(module)
+    call = _recomputed if host.checkpointed(module) and torch.is_grad_enabled() else _call
     for number, layer in enumerate(layers, start=1):
         groups = plan.windows if host.is_windowed(layer) else plan.images
-        sequence = groups.each(sequence, partial(_call, layer, arguments))
+        sequence = groups.each(sequence, partial(call, layer, arguments))
         if number in depths:
             kept[number] = sequence
         if additions is not None and number <= len(additions):
@@ -64,6 +66,11 @@ def run_layers(
 
 def _call(layer: nn.Module, arguments: Arguments, batch: Tensor, slots: Tensor) -> Tensor:
     output: Tensor = layer(batch, **arguments(slots))
+    return output
+
+
+def _recomputed(layer: nn.Module, arguments: Arguments, batch: Tensor, slots: Tensor) -> Tensor:
+    output: Tensor = checkpoint(layer, batch, use_reentrant=False, **arguments(slots))
     return output
 
 

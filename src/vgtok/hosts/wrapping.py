@@ -106,6 +106,10 @@ def unwrap(model: nn.Module) -> nn.Module:
     return model
 
 
+def _refuse(method: str, *arguments: Any, **options: Any) -> None:
+    raise InputError(f"{method}: not available while wrapped; unwrap the model first")
+
+
 class Wrapped:
     """The `vgtok` attribute of a wrapped model."""
 
@@ -150,6 +154,8 @@ class Wrapped:
         setattr(self.module, self.host.method, self.run)
         for method, edit in self._outer(model).items():
             setattr(model, method, partial(self.run_outer, getattr(model, method), edit))
+        for method in self.host.refused:
+            setattr(self.module, method, partial(_refuse, method))
         for layer in self._layers:
             for name, value in self.host.held.items():
                 setattr(layer, name, value)
@@ -160,6 +166,8 @@ class Wrapped:
         delattr(self.module, self.host.method)
         for method in self._outer(model):
             delattr(model, method)
+        for method in self.host.refused:
+            delattr(self.module, method)
         for layer, values in zip(self._layers, self._held, strict=True):
             for name, value in values.items():
                 setattr(layer, name, value)
