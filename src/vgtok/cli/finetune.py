@@ -1,6 +1,7 @@
 """`vgtok finetune`: your own classes from a data set, in one command."""
 
 import json
+import shlex
 from typing import Annotated, Any
 
 import typer
@@ -47,8 +48,9 @@ def finetune(
         "mapping": options.key_values("--map", map_ or []),
     }
     out = out or run_folder("finetune", [data, model], settings)
-    result = run_finetune(data, model, out=out, **settings)
-    use = f"vgtok detect photo.jpg --model {result.model}"
+    with options.said_when_interrupted(lambda: f"what is finished is kept in {out}; run the same command to go on"):
+        result = run_finetune(data, model, out=out, **settings)
+    use = shlex.join(["vgtok", "detect", str(result.example), "--model", str(result.model)])
     if json_:
         document = {"model": str(result.model), "report": str(result.report), "kept": result.kept, "use": use}
         print(json.dumps({**document, **result.evaluation.to_dict()}))
