@@ -162,16 +162,18 @@ def _new_plan(out: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
         detector.model = with_classes(detector.model, dataset.names, kept)
         save_detector(detector, start)
     apart = out / APART_FILE
-    if not validation:
-        write_text(apart, "".join(f"{image}\n" for image in _set_aside(dataset)))
+    held_out = [] if validation else _set_aside(dataset)
+    if held_out:
+        write_text(apart, "".join(f"{image}\n" for image in held_out))
     recipe = _recipe(dataset, detector, training, validation, str(start), asked["budget"])
     recipe = recipe if validation else replace(recipe, held_out_file=str(apart))
     if asked["epochs"] is not None:
-        steps = -(-asked["epochs"] * len(dataset.images) // recipe.batch)
+        steps = -(-asked["epochs"] * (len(dataset.images) - len(held_out)) // recipe.batch)
         recipe = _with_steps(recipe, steps, 50)
     else:
         seconds = 60.0 * asked["minutes"]
         steps = int((1 - _EVALUATION_SHARE) * seconds / _seconds_per_step(_with_steps(recipe, _LEAST_STEPS, 1)))
+        steps = max(steps, _LEAST_STEPS)
         per_image = _seconds_per_image(detector, dataset, recipe)
         images = int(_EVALUATION_SHARE * seconds / (_EVALUATIONS * per_image))
         recipe = _with_steps(recipe, steps, images)
@@ -194,7 +196,7 @@ def _replanned(plan: dict[str, Any], out: Path, share: float) -> dict[str, Any]:
     ends = _step_ends(run)
     done, left = ends.size, (1 - _EVALUATION_SHARE) * 60.0 * plan["asked"]["minutes"] - ends[-1]
     more = int(left / (np.median(np.diff(ends)) * _slower(recipe, share)))
-    planned = _with_steps(recipe, done + max(more, 1), recipe.evaluate_images)
+    planned = _with_steps(recipe, max(done + more, until + 1, _LEAST_STEPS), recipe.evaluate_images)
     # Averages and warmup have begun and stay as they are.
     kept = {name: getattr(recipe, name) for name in ("warmup_steps", "ema_momentum", "ema_warmup")}
     return _stored(out, {**plan, "recipe": replace(planned, **kept).to_dict()})
@@ -280,13 +282,13 @@ def _set_aside(dataset: AnnotatedDataset) -> list[Path]:
 
 def _with_steps(recipe: Recipe, steps: int, images: int) -> Recipe:
     """Return the recipe with a length, and everything that follows from it."""
-    steps = min(max(steps, _LEAST_STEPS), _MOST_STEPS)
+    steps = min(steps, _MOST_STEPS)
     every = max(1, steps // _EVALUATIONS)
     return replace(
         recipe,
         steps=steps,
         auxiliary_steps=round(_AUXILIARY_SHARE * steps) if recipe.head == "atss" else 0,
-        warmup_steps=max(5, steps // 20),
+        warmup_steps=min(max(5, steps // 20), steps // 2),
         ema_momentum=min(0.1, max(1e-3, 20 / steps)),
         ema_warmup=max(1, steps // 10),
         checkpoint_every=min(100, every),
