@@ -18,8 +18,8 @@ from .conftest import picture
 EXIF = Image.Exif()
 EXIF[0x0112] = 1
 ORDINARY: dict[str, dict[str, Any]] = {
-    "JPEG": {"exif": EXIF}, "PNG": {"exif": EXIF}, "TIFF": {"compression": "tiff_lzw"}, "WEBP": {}, "BMP": {}, "GIF": {},
-    "JPEG2000": {}, "AVIF": {}, "PPM": {}, "MPO": {"save_all": True, "append_images": [Image.new("RGB", (32, 24))]},
+    "JPEG": {"exif": EXIF}, "PNG": {"exif": EXIF}, "TIFF": {"compression": "tiff_lzw"}, "WEBP": {}, "BMP": {},
+    "GIF": {}, "JPEG2000": {}, "AVIF": {}, "PPM": {}, "MPO": {"save_all": True, "append_images": [Image.new("RGB", (32, 24))]},
 }  # fmt: skip
 
 
