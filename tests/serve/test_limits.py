@@ -19,7 +19,8 @@ EXIF = Image.Exif()
 EXIF[0x0112] = 1
 ORDINARY: dict[str, dict[str, Any]] = {
     "JPEG": {"exif": EXIF}, "PNG": {"exif": EXIF}, "TIFF": {"compression": "tiff_lzw"}, "WEBP": {}, "BMP": {},
-    "GIF": {}, "JPEG2000": {}, "AVIF": {}, "PPM": {}, "MPO": {"save_all": True, "append_images": [Image.new("RGB", (32, 24))]},
+    "GIF": {}, "JPEG2000": {}, "AVIF": {}, "PPM": {},
+    "MPO": {"save_all": True, "append_images": [Image.new("RGB", (32, 24))]},
 }  # fmt: skip
 
 
