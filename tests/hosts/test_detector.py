@@ -215,6 +215,8 @@ def test_every_verb_takes_them(folders: dict[str, Path], name: str, tmp_path: Pa
     code, text, error = run("evaluate", "--data", data, "--model", model, "--budget", 0.5, "--json")
     assert code == 0, error
     assert json.loads(text)["budget"] == 0.5
+    code, text, error = run("study", "ladder", "--data", data, "--model", model, "--out", tmp_path / "study", "--json")
+    assert code == 0, error
     code, _, error = run("detect", photo, "--model", model, "--head", "atss")
     assert code == 1
     assert "--head" in error

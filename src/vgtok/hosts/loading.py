@@ -98,6 +98,7 @@ def _weights(folder: Path, architecture: str) -> Any:
             folder,
             local_files_only=True,
             use_safetensors=True,
+            dtype="float32",
             # Reported, and refused below, instead of printed.
             ignore_mismatched_sizes=True,
             output_loading_info=True,

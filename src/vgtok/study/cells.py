@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector, Pixels
 from vgtok.detect.loading import load
+from vgtok.detect.model import CoDetr
 from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import map_with_progress
@@ -119,6 +120,9 @@ class CellStore:
 def fingerprint(detector: Detector) -> str:
     """Return a digest of the configuration and all weights of a detector."""
     digest = hashlib.sha256(json.dumps(detector.model.config.to_dict(), sort_keys=True).encode())
+    if not isinstance(detector.model, CoDetr):
+        # A model of another library: what runs it is not part of DETECTION.
+        digest.update(code_digest(("hosts",)).encode())
     for name, tensor in sorted(detector.model.state_dict().items()):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes())
