@@ -63,22 +63,32 @@ def paired_iou(first: Array, second: Array) -> tuple[Array, Array]:
     return overlap, overlap - (hull - union) / hull
 
 
-def nms(boxes: Array, scores: Array, labels: Array, iou_threshold: float) -> Array:
+def nms(boxes: Array, scores: Array, labels: Array, iou_threshold: float, most: int | None = None) -> Array:
     """Return the (K,) indices of (N, 4) boxes that no better kept box of the same label overlaps too much.
 
     Too much is an IoU above the threshold. Indices are sorted by score, best first; of equal scores the earlier box
-    comes first and wins.
+    comes first and wins. `most` is the number of boxes wanted [default: all that are kept].
     """
     order = _descending(scores)
     boxes, labels = boxes[order], labels[order]
+    # What is kept of the best boxes does not depend on the others: look no further than needed.
+    reach = len(order) if most is None else most + most // 2
+    while True:
+        kept: Array = order[:reach][_survivors(boxes[:reach], labels[:reach], iou_threshold)][:most]
+        if len(kept) == most or reach >= len(order):
+            return kept
+        reach *= 2
+
+
+def _survivors(boxes: Array, labels: Array, iou_threshold: float) -> Array:
+    """Return which of (n, 4) boxes, best first, are kept, (n,)."""
     xp = _namespace(labels)
     alive: Array = xp.ones_like(labels, dtype=bool)
     # One label at a time: overlaps across labels count for nothing.
     for label in xp.unique(labels):
         members = labels == label
         alive[members] = _kept(boxes[members], alive[members], iou_threshold)
-    kept: Array = order[alive]
-    return kept
+    return alive
 
 
 def soft_nms(boxes: Array, scores: Array, labels: Array, iou_threshold: float, min_score: float) -> tuple[Array, Array]:
