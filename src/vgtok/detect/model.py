@@ -88,7 +88,9 @@ class CoDetr(nn.Module):
         # A grid may reach beyond the image into padding, which the head must know; boxes are then shares of the image
         # and not of the grid.
         padded = self.encoder.config.grid_multiple > 1
-        encoded = self.query_head.encode(self.neck(features[None].contiguous()), image=clipped if padded else None)
+        # In half precision the neck's convolutions leave it; what the head adds up and normalizes is float32.
+        levels = [level.float() for level in self.neck(features[None].contiguous())]
+        encoded = self.query_head.encode(levels, image=clipped if padded else None)
         if head == "atss":
             assert self.atss_head is not None
             return self.atss_head.predict(self.query_head.auxiliary_maps(encoded), clipped, max_detections)
