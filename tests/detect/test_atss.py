@@ -56,7 +56,7 @@ def test_the_hard_rule_is_the_default_and_stays_bit_for_bit() -> None:
 
 
 def test_the_shipped_model_is_as_it_was() -> None:
-    detector = load("vgtok-tiny").to("cpu")
+    detector = load("vgtok-tiny", dtype="float32").to("cpu")
     config = detector.model.config
     assert (detector.budget, detector.head, detector.canvas) == (0.40, "atss", (2048, 1152))
     assert (config.atss_suppression, config.encoder_config().grid_multiple) == ("hard", 1)

@@ -50,6 +50,8 @@ def detect(
     truth: Annotated[
         str | None, typer.Option(help="Data set with the images, as in --data, whose annotated boxes to draw too.")
     ] = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
     recursive: options.Recursive = False,
     seconds: Annotated[float, typer.Option(min=0.1, help="Seconds to record of a camera.")] = 10,
     out: options.Out = None,
@@ -81,7 +83,7 @@ def detect(
     # Check once what would fail for every image: the budget here, the head below.
     if budget is not None:
         Tokenizer(budget=budget)
-    detector = load(model)
+    detector = load(model, device=device, dtype=dtype)
     budget = detector.budget if budget is None else budget
     if head is HeadName.atss and "atss" not in detector.model.config.auxiliary:
         raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
@@ -97,6 +99,7 @@ def detect(
         # Only if asked for, so that runs of earlier versions resume.
         **({"track": True} if track else {}),
         **({"truth": truth} if truth else {}),
+        **({} if (precision := detector.precision) == "float32" else {"dtype": precision}),
     }
     # What a camera shows is never the same again.
     clock = datetime.now(UTC).isoformat() if found.cameras else ""

@@ -5,7 +5,9 @@ It hides the canvas, the tokens and batching. The budget is an argument of each 
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -17,6 +19,7 @@ from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS, DEFAULT_SCORE
 from vgtok.detect.config import MAX_DETECTIONS, Auxiliary, Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.result import Result, Timings, read_images
+from vgtok.encode.precision import convert_weights, dtype_name, find_device, find_dtype, running_in
 from vgtok.errors import InputError
 from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, fit_canvas
 from vgtok.tokenize.retention import RetentionTable
@@ -63,13 +66,15 @@ class Detector:
         self.evaluations = tuple(evaluations)
         self.head = self.model.check_head(head)
         self.budget = budget
+        self.dtype = torch.float32
         self._warned = False
 
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, revision: str | None = None) -> "Detector":
-        """Load a detector of this library by folder, shipped name or hub name, on the CPU; reads only safetensors.
+        """Load a detector of this library by folder, shipped name or hub name; reads only safetensors.
 
-        `vgtok.load` also reads released Co-DETR checkpoints, and uses the GPU if there is one.
+        It runs on the CPU in float32. `vgtok.load` also reads released Co-DETR checkpoints, and selects device and
+        precision.
         """
         from vgtok.detect.loading import from_pretrained
 
@@ -110,14 +115,34 @@ class Detector:
         return self.model.config.names
 
     @property
+    def precision(self) -> str:
+        """The name of `dtype`: float32, float16 or bfloat16."""
+        return dtype_name(self.dtype)
+
+    @property
     def device(self) -> torch.device:
         """The device of the weights."""
         return next(self.model.parameters()).device
 
-    def to(self, device: str | torch.device) -> "Detector":
-        """Move the model to a device and return the detector."""
-        self.model.to(device)
+    def to(self, device: str | torch.device, dtype: str | torch.dtype | None = None) -> "Detector":
+        """Move the model to a device, convert its weights to a precision if one is given, and return the detector.
+
+        Both as in `vgtok.load`. The conversion to half precision cannot be undone.
+        """
+        place = find_device(device)
+        chosen = self.dtype if dtype is None else find_dtype(dtype, place)
+        if chosen is not self.dtype and self.dtype is not torch.float32:
+            raise InputError(f"dtype: this model was converted to {self.precision} before; load it again")
+        self.model.to(place)
+        convert_weights(self.model, chosen)
+        self.dtype = chosen
         return self
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Enter inference in the detector's precision; parts of `model` may then be called."""
+        with torch.inference_mode(), running_in(self.dtype, self.device):
+            yield
 
     def calibrated_tokenizer(self, budget: float, **settings: Any) -> Tokenizer:
         """Return the percentile tokenizer that keeps `budget` on average over the model's own retention table."""
@@ -186,9 +211,26 @@ class Detector:
             return []
         started = time.perf_counter()
         canvases = [fit_canvas(image, reader.canvas) for image in pixels]
-        tokens = [reader.partition(canvas) for canvas in canvases]
+        tokens = self._partition(canvases, reader)
         tokenized = time.perf_counter() - started
         return self._predict(pixels, canvases, tokens, tokenized, max_detections, score_threshold, head)
+
+    def _partition(self, canvases: Sequence[Canvas], reader: Tokenizer) -> list[Tokens]:
+        """Partition canvases: on a GPU there, in one batch per size, to the same tokens."""
+        if self.device.type != "cuda":
+            return [reader.partition(canvas) for canvas in canvases]
+        tokens: dict[int, Tokens] = {}
+        by_size: dict[tuple[int, ...], list[int]] = {}
+        for number, canvas in enumerate(canvases):
+            by_size.setdefault(canvas.image.shape, []).append(number)
+        for numbers in by_size.values():
+            found = reader.batch(torch.stack([self._pixels(canvases[number]) for number in numbers]))
+            for number, partition in zip(numbers, found, strict=True):
+                canvas = canvases[number]
+                tokens[number] = replace(
+                    partition, source_height=canvas.source_height, source_width=canvas.source_width
+                )
+        return [tokens[number] for number in range(len(canvases))]
 
     def on_canvas(
         self,
@@ -218,7 +260,7 @@ class Detector:
     ) -> list[Result]:
         """Return the results of images on their canvases; `tokenized` is the seconds their partitions took."""
         self._warn_of_coarse_tokens(tokens)
-        with torch.inference_mode():
+        with self.running():
             marks = [self._now()]
             maps = self.model.encoder([self._pixels(canvas) for canvas in canvases], tokens).maps
             marks.append(self._now())

@@ -110,7 +110,8 @@ class CoDetr(nn.Module):
         padded = self.encoder.config.grid_multiple > 1
         # The encoder leaves maps with channels last, as convolutions on CPUs are fastest.
         batch = features[None] if is_rewritten(features) else features[None].contiguous()
-        levels = self.neck(batch, sites)
+        # In half precision the neck's convolutions leave it; what the head adds up and normalizes is float32.
+        levels = [level.float() for level in self.neck(batch, sites)]
         encoded = self.query_head.encode(levels, image=clipped if padded else None, sites=sites)
         if head == "atss":
             assert self.atss_head is not None

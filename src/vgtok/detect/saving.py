@@ -107,6 +107,10 @@ def save_detector(
     fp16; loading returns fp32.
     """
     folder = Path(folder)
+    if detector.dtype is not torch.float32:
+        raise InputError(
+            f"{folder}: weights converted to {detector.precision} are not saved; load the model with dtype='float32'"
+        )
     config = detector.model.config
     kept = config.auxiliary if auxiliary is None else auxiliary
     if lacking := set(kept) - set(config.auxiliary):

@@ -220,7 +220,8 @@ class Embedding(nn.Module):
 
     def forward(self, images: Sequence[Tensor], packing: Packing, layout: Layout) -> Tensor:
         """Embed B images, each (3, H, W), as the packed (N, D) sequence."""
-        sequence = self.projection.weight.new_empty(len(packing), self.config.dim)
+        # The table's precision: the projection may be in half precision, residuals are not.
+        sequence = self.table.new_empty(len(packing), self.config.dim)
         if self.config.prefix:
             sequence[layout.prefix.flatten()] = self.prefix.repeat(len(images), 1)
         for number, image in enumerate(images):
@@ -234,7 +235,7 @@ class Embedding(nn.Module):
     def _embedded(self, image: Tensor, row: Tensor, column: Tensor, span: int) -> Tensor:
         """Embed (n,) tokens of one span of a (3, H, W) image without position: (n, D)."""
         merged = self._merged_map(span) if span > 1 and is_rewritten(image) else None
-        cells = region_patches(image, row, column, span, self.config, self.projection.weight.dtype)
+        cells = region_patches(image, row, column, span, self.config, self.table.dtype)
         if merged is not None:
             return functional.linear(cells.flatten(1), merged.weight, merged.bias)
         vectors: Tensor = self.projection(resample(cells, self.config.resampling).flatten(1))
