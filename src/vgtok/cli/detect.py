@@ -42,6 +42,7 @@ def detect(
     score_threshold: Annotated[float, typer.Option(help="Leave out detections with a lower score.")] = DEFAULT_SCORE,
     max_detections: Annotated[int, typer.Option(min=1, help="Maximum detections per image or frame.")] = 1000,
     head: options.Head = None,
+    sparse_head: options.SparseHead = None,
     write: Annotated[
         list[Output] | None,
         typer.Option(metavar="OUTPUT", help="picture, tokens, coco or csv; repeatable (default: picture and coco)."),
@@ -87,6 +88,8 @@ def detect(
     budget = detector.budget if budget is None else budget
     if head is HeadName.atss and "atss" not in detector.model.config.auxiliary:
         raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
+    if sparse_head is not None:
+        detector.sparse_head = sparse_head
     place = shipped_models().get(model, Path(model))
     settings = {
         "model": model,
@@ -99,6 +102,7 @@ def detect(
         # Only if asked for, so that runs of earlier versions resume.
         **({"track": True} if track else {}),
         **({"truth": truth} if truth else {}),
+        **({"sparse_head": True} if detector.sparse_head else {}),
         **({} if (precision := detector.precision) == "float32" else {"dtype": precision}),
     }
     # What a camera shows is never the same again.

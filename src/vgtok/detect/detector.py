@@ -37,9 +37,10 @@ _LOG = logging.getLogger(__name__)
 class Detector:
     """A Co-DETR together with its canvas, its retention table and its license note.
 
-    `head` and `budget` are the defaults of each call: the head that predicts, and the share of tokens an image is read
-    at. A default budget of 1 means that the model was never trained on coarse tokens. `evaluations` are the rows of the
-    table of results in the model card, column to value.
+    `head`, `budget` and `sparse_head` are the defaults of each call: the head that predicts, the share of tokens an
+    image is read at, and whether the head computes fewer positions too. A default budget of 1 means that the model was
+    never trained on coarse tokens. `evaluations` are the rows of the table of results in the model card, column to
+    value.
 
     >>> detector = vgtok.load("model")                    # doctest: +SKIP
     >>> result = detector("frame.jpg", budget=0.40)       # doctest: +SKIP
@@ -56,6 +57,7 @@ class Detector:
         evaluations: Sequence[Mapping[str, Any]] = (),
         head: Head = "query",
         budget: float = DEFAULT_BUDGET,
+        sparse_head: bool = False,
     ) -> None:
         if not 0 < budget <= 1:
             raise InputError(f"budget: {budget} is not a share above 0 and up to 1")
@@ -66,6 +68,7 @@ class Detector:
         self.evaluations = tuple(evaluations)
         self.head = self.model.check_head(head)
         self.budget = budget
+        self.sparse_head = sparse_head
         self.dtype = torch.float32
         self._warned = False
 
@@ -162,6 +165,7 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
+        sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
     ) -> list[Result]: ...
 
@@ -175,6 +179,7 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
+        sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
     ) -> Result: ...
 
@@ -187,25 +192,34 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
+        sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
     ) -> Result | list[Result]:
         """Detect objects in one image, or in a list of images of any sizes as one batch.
 
         Give either `budget`, the share of the dense grid each image is read at [default: the model's], or a
         `tokenizer` of your own, whose canvas is then used. A budget of 1 runs the dense model. `head` selects the head
-        that predicts [default: the model's]. Detections below `score_threshold` are left out; 0 keeps all, as
-        evaluation does. `value_range` is the (low, high) of black and white; floats need it.
+        that predicts [default: the model's]. With `sparse_head` the head computes as many positions of its finest level
+        for a coarse token as for a fine one [default: the model's]. Detections below `score_threshold` are left out; 0
+        keeps all, as evaluation does. `value_range` is the (low, high) of black and white; floats need it.
         """
         if budget is not None and tokenizer is not None:
             raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
         reader = tokenizer or Tokenizer(self.budget if budget is None else budget, canvas=self.canvas)
         chosen = self.model.check_head(head or self.head)
         pixels = read_images(images, max_detections, value_range)
-        results = self._detect(pixels, reader, max_detections, score_threshold, chosen)
+        sparse = self.sparse_head if sparse_head is None else sparse_head
+        results = self._detect(pixels, reader, max_detections, score_threshold, chosen, sparse)
         return results if isinstance(images, list | tuple) else results[0]
 
     def _detect(
-        self, pixels: Sequence[Pixels], reader: Tokenizer, max_detections: int, score_threshold: float, head: Head
+        self,
+        pixels: Sequence[Pixels],
+        reader: Tokenizer,
+        max_detections: int,
+        score_threshold: float,
+        head: Head,
+        sparse_head: bool,
     ) -> list[Result]:
         if not pixels:
             return []
@@ -213,7 +227,7 @@ class Detector:
         canvases = [fit_canvas(image, reader.canvas) for image in pixels]
         tokens = self._partition(canvases, reader)
         tokenized = time.perf_counter() - started
-        return self._predict(pixels, canvases, tokens, tokenized, max_detections, score_threshold, head)
+        return self._predict(pixels, canvases, tokens, tokenized, max_detections, score_threshold, head, sparse_head)
 
     def _partition(self, canvases: Sequence[Canvas], reader: Tokenizer) -> list[Tokens]:
         """Partition canvases: on a GPU there, in one batch per size, to the same tokens."""
@@ -246,7 +260,7 @@ class Detector:
         Use it for many partitions of one image: reading, resizing and scoring then run once. `timings.tokenizer` is 0.
         """
         chosen = self.model.check_head(head or self.head)
-        return self._predict([image], [canvas], [tokens], 0.0, max_detections, 0.0, chosen)[0]
+        return self._predict([image], [canvas], [tokens], 0.0, max_detections, 0.0, chosen, self.sparse_head)[0]
 
     def _predict(
         self,
@@ -257,6 +271,7 @@ class Detector:
         max_detections: int,
         score_threshold: float,
         head: Head,
+        sparse_head: bool,
     ) -> list[Result]:
         """Return the results of images on their canvases; `tokenized` is the seconds their partitions took."""
         self._warn_of_coarse_tokens(tokens)
@@ -265,7 +280,8 @@ class Detector:
             maps = self.model.encoder([self._pixels(canvas) for canvas in canvases], tokens).maps
             marks.append(self._now())
             sizes = [(partition.height, partition.width) for partition in tokens]
-            predictions = self.model.predict_maps(maps, sizes, max_detections, head)
+            sites = self.model.sites(maps, tokens) if sparse_head else None
+            predictions = self.model.predict_maps(maps, sizes, max_detections, head, sites)
             marks.append(self._now())
         share = 1000 / len(pixels)
         timings = Timings(tokenized * share, (marks[1] - marks[0]) * share, (marks[2] - marks[1]) * share)
