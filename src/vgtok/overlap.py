@@ -71,13 +71,9 @@ def nms(boxes: Array, scores: Array, labels: Array, iou_threshold: float, most: 
     """
     order = _descending(scores)
     boxes, labels = boxes[order], labels[order]
-    # What is kept of the best boxes does not depend on the others: look no further than needed.
-    reach = len(order) if most is None else most + most // 2
-    while True:
-        kept: Array = order[:reach][_survivors(boxes[:reach], labels[:reach], iou_threshold)][:most]
-        if len(kept) == most or reach >= len(order):
-            return kept
-        reach *= 2
+    chosen = _survivors(boxes, labels, iou_threshold) if most is None else _first(boxes, labels, iou_threshold, most)
+    kept: Array = order[chosen]
+    return kept
 
 
 def _survivors(boxes: Array, labels: Array, iou_threshold: float) -> Array:
@@ -89,6 +85,21 @@ def _survivors(boxes: Array, labels: Array, iou_threshold: float) -> Array:
         members = labels == label
         alive[members] = _kept(boxes[members], alive[members], iou_threshold)
     return alive
+
+
+def _first(boxes: Array, labels: Array, iou_threshold: float, most: int) -> Array:
+    """Return the (K,) first `most` of (n, 4) boxes, best first, that are kept; look no further than needed."""
+    xp = _namespace(labels)
+    kept: Array = xp.zeros_like(labels[:0])
+    for start in range(0, len(boxes), _BLOCK):
+        if len(kept) >= most:
+            break
+        block, own = boxes[start : start + _BLOCK], labels[start : start + _BLOCK]
+        before = (iou(boxes[kept], block) > iou_threshold) & (labels[kept][:, None] == own)
+        among = (iou(block, block) > iou_threshold) & (own[:, None] == own)
+        alive = _settled(among, ~before.any(0))
+        kept = xp.concatenate([kept, xp.arange(start, start + len(own))[alive]])
+    return kept[:most]
 
 
 def soft_nms(boxes: Array, scores: Array, labels: Array, iou_threshold: float, min_score: float) -> tuple[Array, Array]:

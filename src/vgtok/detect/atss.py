@@ -78,11 +78,16 @@ class ATSSHead(nn.Module):
     def _outputs_at(self, level: Tensor, sites: Sites) -> tuple[Tensor, Tensor]:
         """Map the (1, n, D) values of sites to (1, n, classes) logits and (1, n, 5) deltas and centerness."""
         features, places = level[0], level[0]
-        for by_class, by_box in zip(self.cls_convs, self.reg_convs, strict=True):
-            features, places = (
-                cast(ConvNorm, by_class).at_sites(features, sites),
-                cast(ConvNorm, by_box).at_sites(places, sites),
-            )
+        for number, pair in enumerate(zip(self.cls_convs, self.reg_convs, strict=True)):
+            by_class, by_box = (cast(ConvNorm, block) for block in pair)
+            if number:
+                features, places = by_class.at_sites(features, sites), by_box.at_sites(places, sites)
+                continue
+            # Both towers start from the same values, which are gathered once.
+            both = convolve(features, torch.cat([by_class.conv.weight, by_box.conv.weight]), None, sites)
+            half_class, half_box = both.chunk(2, dim=1)
+            features = by_class.after_convolution(half_class, sites)
+            places = by_box.after_convolution(half_box, sites)
         logits = convolve(features, self.atss_cls.weight, self.atss_cls.bias, sites)
         return logits[None], convolve(places, *self._box_kernel(), sites)[None]
 

@@ -87,12 +87,12 @@ class DeformableAttention(nn.Module):
         Cells `beyond` (S,) the image read as zero. With `sites`, the cells of the first level are those of its sites.
         """
         value = self.value_proj(memory)
+        if is_rewritten(memory):
+            return _Bags(self, value, shapes, beyond, sites).read
         if sites is not None:
             value = sites.expanded(value)
         if beyond is not None:
             value = value.masked_fill(beyond[:, None], 0.0)
-        if is_rewritten(memory):
-            return _Bags(self, value, shapes).read
         # (B, S, D) to (B * heads, D / heads, S), cut into levels
         value = torch.unflatten(value, 2, (self.heads, -1)).permute(0, 2, 3, 1).flatten(0, 1)
         cells = [rows * columns for rows, columns in shapes]
@@ -145,21 +145,23 @@ class _Bags:
     """The rewritten reading: one bag of weighted rows per query and head, four for every point, summed in one call.
 
     Levels get a border of zeros, which stands for everything outside. Head, level and point together are the K columns
-    of all intermediate results. Built for one (B, S, D) tensor of values.
+    of all intermediate results. Built for one (B, S, D) tensor of values; the others are those of `reader`.
     """
 
-    def __init__(self, attention: DeformableAttention, value: Tensor, shapes: Shapes) -> None:
+    def __init__(
+        self,
+        attention: DeformableAttention,
+        value: Tensor,
+        shapes: Shapes,
+        beyond: Tensor | None,
+        sites: Sites | None,
+    ) -> None:
         self.attention = attention
         heads, points = attention.heads, attention.points
-        batch, _, dim = value.shape
+        batch = len(value)
         sizes = [(rows + 2) * (columns + 2) for rows, columns in shapes]
-        table = value.new_zeros(batch, sum(sizes), dim)
-        cells = torch.split(value, [rows * columns for rows, columns in shapes], dim=1)
-        for (rows, columns), bordered, part in zip(shapes, torch.split(table, sizes, dim=1), cells, strict=True):
-            inner = torch.unflatten(bordered, 1, (rows + 2, columns + 2))[:, 1:-1, 1:-1]
-            inner.copy_(torch.unflatten(part, 1, (rows, columns)))
         # (B * cells * heads, D / heads)
-        self.table = torch.unflatten(table, 2, (heads, -1)).flatten(0, 2)
+        self.table = torch.unflatten(_bordered(value, shapes, beyond, sites), 2, (heads, -1)).flatten(0, 2)
         self.images = torch.arange(batch, dtype=torch.int32)[:, None, None] * (sum(sizes) * heads)
 
         def column(values: list[int]) -> Tensor:
@@ -220,3 +222,24 @@ class _Bags:
         """Interleave four (B, q, K) tensors to (B * q * heads, 4 * levels * points)."""
         cut = [torch.unflatten(part, 2, (self.attention.heads, -1)) for part in parts]
         return torch.stack(cut, dim=3).flatten(3).flatten(0, 2)
+
+
+def _bordered(value: Tensor, shapes: Shapes, beyond: Tensor | None, sites: Sites | None) -> Tensor:
+    """Return the (B, S', D) values of all levels, each with a border of zeros; zero also `beyond` (S,) the image."""
+    cells = [rows * columns for rows, columns in shapes]
+    table = value.new_empty(len(value), sum((rows + 2) * (columns + 2) for rows, columns in shapes), value.shape[2])
+    levels = torch.split(table, [(rows + 2) * (columns + 2) for rows, columns in shapes], dim=1)
+    stored = cells if sites is None else [len(sites), *cells[1:]]
+    masks = [None] * len(cells) if beyond is None else torch.split(beyond, cells)
+    for number, (shape, level, part) in enumerate(zip(shapes, levels, torch.split(value, stored, dim=1), strict=True)):
+        grid = torch.unflatten(level, 1, (shape[0] + 2, shape[1] + 2))
+        inner = grid[:, 1:-1, 1:-1]
+        if sites is not None and not number:
+            level.copy_(functional.pad(part, (0, 0, 0, 1)).index_select(1, sites.bordered))
+        else:
+            inner.copy_(torch.unflatten(part, 1, shape))
+            for edge in (grid[:, 0], grid[:, -1], grid[:, :, 0], grid[:, :, -1]):
+                edge.zero_()
+        if (mask := masks[number]) is not None:
+            inner.masked_fill_(torch.unflatten(mask, 0, shape)[..., None], 0.0)
+    return table

@@ -56,7 +56,11 @@ class ConvNorm(nn.Module):
 
     def at_sites(self, values: Tensor, sites: Sites) -> Tensor:
         """Map the (n, C) values of sites to (n, C)."""
-        return functional.relu(normalize_groups(convolve(values, self.conv.weight, None, sites), self.gn, sites))
+        return self.after_convolution(convolve(values, self.conv.weight, None, sites), sites)
+
+    def after_convolution(self, convolved: Tensor, sites: Sites) -> Tensor:
+        """Normalize and rectify the (n, C) convolved values of sites."""
+        return functional.relu(normalize_groups(convolved, self.gn, sites))
 
 
 class UpsampledConv(nn.Conv2d):

@@ -27,8 +27,10 @@ from vgtok.detect.transformer import (
     cell_centers,
     cell_codes,
     padding_of,
+    whole_codes,
     whole_view,
 )
+from vgtok.encode.plain import is_rewritten
 from vgtok.overlap import soft_nms
 
 
@@ -116,24 +118,28 @@ class QueryHead(nn.Module):
         # (B, D, rows, columns) to (B, S, D)
         flat = [level.flatten(2).transpose(1, 2) for level in maps]
         cells = torch.cat(flat if sites is None else [levels[0], *flat], dim=1)
-        view = whole_view(cells) if view is None else view
         stride = self.config.strides[0]
         padded = shapes[0][0] * stride, shapes[0][1] * stride
         padding = None if image is None else padding_of(image, padded, shapes, cells)
         features = self.config.dim // 2
-        places = cell_codes(shapes, features, view) if padding is None else padding.codes(shapes, features)
-        codes = [
-            code.to(cells.dtype) + level for code, level in zip(places, self.transformer.level_embeds, strict=True)
-        ]
-        centers = cell_centers(shapes, cells)
-        code, center = torch.cat(codes, dim=1), torch.cat(centers)
         if padding is not None:
-            center = padding.on_maps(torch.cat(padding.on_image(centers)))
+            codes = padding.codes(shapes, features)
+        elif view is None and is_rewritten(cells):
+            codes = whole_codes(tuple(shapes), features)
+        else:
+            codes = cell_codes(shapes, features, whole_view(cells) if view is None else view)
         if sites is not None:
-            code, center = sites.chosen(code, dim=1), sites.chosen(center)
+            codes = [codes[0].index_select(1, sites.kept), *codes[1:]]
+        embeds = self.transformer.level_embeds
+        code = torch.cat([part.to(cells.dtype) + level for part, level in zip(codes, embeds, strict=True)], dim=1)
+        center = torch.cat(cell_centers(shapes, cells))
+        if padding is not None:
+            center = padding.on_maps(torch.cat(padding.on_image(cell_centers(shapes, cells))))
+        if sites is not None:
+            center = sites.chosen(center)
         beyond = None if padding is None else padding.beyond
         memory = self.transformer.encoder(cells, code, center, shapes, beyond, sites)
-        return Encoded(memory, shapes, view, padding, sites)
+        return Encoded(memory, shapes, whole_view(cells) if view is None else view, padding, sites)
 
     def auxiliary_levels(self, encoded: Encoded) -> list[Tensor]:
         """Return what auxiliary heads read: the encoded levels and a map of half the coarsest one's resolution."""

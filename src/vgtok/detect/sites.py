@@ -57,13 +57,17 @@ class Sites:
         return torch.cat([here.index_select(dim, self.kept), others], dim=dim)
 
     @cached_property
+    def bordered(self) -> Tensor:
+        """((rows + 2) * (columns + 2),) site that each position of the level with a border reads; n in the border."""
+        return functional.pad(self.source.view(1, *self.shape), (1, 1, 1, 1), value=len(self)).flatten()
+
+    @cached_property
     def around(self) -> Tensor:
         """(n, 9) sites of the positions around each, row by row; n where there is none."""
-        rows, columns = self.shape
-        bordered = functional.pad(self.source.view(1, rows, columns), (1, 1, 1, 1), value=len(self)).flatten()
+        columns = self.shape[1]
         corner = self.kept // columns * (columns + 2) + self.kept % columns
         steps = torch.tensor([[down * (columns + 2) + right for right in range(3)] for down in range(3)])
-        return bordered[corner[:, None] + steps.flatten().to(corner.device)]
+        return self.bordered[corner[:, None] + steps.flatten().to(corner.device)]
 
     @cached_property
     def counts(self) -> Tensor:

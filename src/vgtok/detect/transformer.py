@@ -7,6 +7,7 @@ next layer reads (detached) and what the losses read (not detached), so a layer 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
@@ -67,6 +68,9 @@ def box_code(boxes: Tensor, features: int, order: tuple[int, int, int, int]) -> 
 DECODER_ORDER = (1, 0, 2, 3)
 """The decoder encodes y before x."""
 
+_CODES_KEPT = 2**23
+"""Most values of the codes that are kept between images."""
+
 AUXILIARY_ORDER = (0, 1, 2, 3)
 """Positives of auxiliary heads are encoded x before y."""
 
@@ -84,6 +88,18 @@ def cell_codes(shapes: Shapes, features: int, view: CropView) -> list[Tensor]:
         column_code = sine_code(right, features, 20.0)[:, None].expand(-1, rows, -1, -1)
         codes.append(torch.cat([row_code, column_code], dim=-1).flatten(1, 2))
     return codes
+
+
+def whole_codes(shapes: tuple[tuple[int, int], ...], features: int) -> list[Tensor]:
+    """Return the `cell_codes` of whole canvases on the CPU, kept for the last size unless they need over 32 MB."""
+    cells = sum(rows * columns for rows, columns in shapes)
+    make = _kept_codes if cells * 2 * features <= _CODES_KEPT else _kept_codes.__wrapped__
+    return make(shapes, features)
+
+
+@lru_cache(maxsize=1)
+def _kept_codes(shapes: tuple[tuple[int, int], ...], features: int) -> list[Tensor]:
+    return cell_codes(shapes, features, whole_view(torch.empty(0)))
 
 
 def cell_centers(shapes: Shapes, like: Tensor) -> list[Tensor]:
