@@ -89,7 +89,7 @@ def post_processed(processor: Any, output: Any, image: Any, name: str) -> dict[s
 @pytest.mark.parametrize("name", DETECTORS)
 @torch.no_grad()
 def test_results_at_all_tokens_are_those_of_transformers(folders: dict[str, Path], name: str) -> None:
-    detector = vgtok.load(named(folders, name))
+    detector = vgtok.load(named(folders, name), dtype="float32")
     assert isinstance(detector, HostDetector)
     assert detector.budget == 1.0
     assert detector.names == (("car", "person") if name.startswith("owl") else ("car", "person", "bus"))
@@ -122,7 +122,7 @@ def test_results_at_all_tokens_are_those_of_transformers(folders: dict[str, Path
 
 @pytest.mark.parametrize("name", DETECTORS)
 def test_any_budget_gives_boxes_in_the_pixels_of_the_image(folders: dict[str, Path], name: str) -> None:
-    detector = vgtok.load(named(folders, name))
+    detector = vgtok.load(named(folders, name), dtype="float32")
     results = detector(IMAGES, budget=0.4, score_threshold=0.0)
     for image, result in zip(IMAGES, results, strict=True):
         assert result.tokens.retained < 0.7
@@ -183,13 +183,24 @@ def test_folders_that_cannot_be_loaded(folders: dict[str, Path], tmp_path: Path)
 
 
 def test_what_belongs_to_transformers_is_left_to_it(folders: dict[str, Path], tmp_path: Path) -> None:
-    detector = vgtok.load(named(folders, "yolos"))
+    detector = vgtok.load(named(folders, "yolos"), dtype="float32")
     with pytest.raises(InputError, match="save_pretrained: this is a model of transformers"):
         detector.save_pretrained(tmp_path)
     with pytest.raises(InputError, match="push_to_hub: this is a model of transformers"):
         detector.push_to_hub("a/b")
     with pytest.raises(InputError, match="a YOLOS has no 'atss' head"):
         detector(IMAGES[0], head="atss")
+    with pytest.raises(InputError, match="sparse_head: a YOLOS has no such head"):
+        detector(IMAGES[0], sparse_head=True)
+
+
+@pytest.mark.parametrize("name", DETECTORS)
+def test_they_run_in_half_precision(folders: dict[str, Path], name: str) -> None:
+    detector = vgtok.load(named(folders, name), dtype="bfloat16")
+    result = detector(IMAGES[0], budget=0.4, score_threshold=0.0)
+    assert len(result)
+    assert np.isfinite(result.boxes).all()
+    assert np.isfinite(result.scores).all()
 
 
 @pytest.fixture
@@ -223,7 +234,7 @@ def test_every_verb_takes_them(folders: dict[str, Path], name: str, tmp_path: Pa
 
 
 def test_the_service_answers_with_them(folders: dict[str, Path]) -> None:
-    service = Service(vgtok.load(named(folders, "yolos")), "yolos", score_threshold=0.0)
+    service = Service(vgtok.load(named(folders, "yolos"), dtype="float32"), "yolos", score_threshold=0.0)
     answer = service.detect(IMAGES[0], "photo", Settings(budget=0.4)).answer
     assert answer.detections
     assert answer.gflops is None

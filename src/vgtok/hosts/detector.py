@@ -51,6 +51,8 @@ class HostDetector(Detector):
         self.evaluations = ()
         self.head = "query"
         self.budget = 1.0
+        self.sparse_head = False
+        self.dtype = torch.float32
         self._warned = False
 
     @property
@@ -112,7 +114,10 @@ class HostDetector(Detector):
         max_detections: int,
         score_threshold: float,
         head: Head,
+        sparse_head: bool,
     ) -> list[Result]:
+        if sparse_head:
+            raise InputError(f"sparse_head: a {self.host.name} has no such head; leave it out")
         self._warn_of_coarse_tokens(tokens)
         prepared = [self.preprocessing(image) for image in pixels]
         started = self._now()
@@ -133,12 +138,11 @@ class HostDetector(Detector):
         self, prepared: Sequence[Prepared], tokens: Sequence[Tokens], chosen: Sequence[int], most: int
     ) -> list[Predictions]:
         """Return what the model finds in the chosen images, all of one size."""
-        dtype = next(self.model.parameters()).dtype
-        batch = torch.stack([prepared[number].pixel_values for number in chosen]).to(self.device, dtype)
+        batch = torch.stack([prepared[number].pixel_values for number in chosen]).to(self.device)
         grid = tuple(side // self.model.vgtok.patch for side in batch.shape[2:])
         whole = [cover_padding(tokens[number], (grid[0], grid[1])) for number in chosen]
         queries = {name: ids.to(self.device).repeat(len(chosen), 1) for name, ids in self.queries.items()}
-        with torch.inference_mode(), given_partitions(whole):
+        with self.running(), given_partitions(whole):
             output = self.model(pixel_values=batch, **queries)
             assert self.host.predict is not None
             return [Predictions(*(part.float().cpu() for part in one)) for one in self.host.predict(output, most)]

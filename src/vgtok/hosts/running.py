@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vgtok.encode.embed import resample
+from vgtok.encode.coarse import resample
 from vgtok.hosts.adapters import Arguments, Host
 from vgtok.hosts.plan import Plan
 
