@@ -106,9 +106,9 @@ def measure_wrap(names: Sequence[str], budget: float, repeats: int, backend: str
 def _measure(name: str, budget: float, repeats: int, backend: str | None) -> WrapRow:
     build, side = MODELS[name]
     torch.manual_seed(0)
-    plain = build().eval()
+    plain = build().eval().requires_grad_(False)
     torch.manual_seed(0)
-    wrapped: Any = wrap(build().eval(), budget)
+    wrapped: Any = wrap(build().eval().requires_grad_(False), budget)
     images = _images(side, wrapped.vgtok.mean, wrapped.vgtok.std)
     dense_gflops, gflops = (_gflops(model, images) for model in (plain, wrapped))
     tokens = wrapped.vgtok.partitions(images)[0]
@@ -143,10 +143,17 @@ def _images(side: int, mean: Sequence[float], std: Sequence[float]) -> Tensor:
 
 @torch.inference_mode()
 def _gflops(model: Any, images: Tensor) -> float:
-    """Count the products of one pass; attention as plain matrix products, which the counter knows on every device."""
-    before = model.config._attn_implementation
-    model.set_attn_implementation("eager")
-    with FlopCounterMode(display=False) as counter:
+    """Count the products of one pass, attention included."""
+    with FlopCounterMode(display=False, custom_mapping=_CPU_ATTENTION) as counter:
         model(pixel_values=images)
-    model.set_attn_implementation(before)
     return float(counter.get_total_flops()) / 1e9
+
+
+def _attention_flops(query: Any, key: Any, value: Any, *arguments: Any, **options: Any) -> int:
+    """Count q k and the mixing of v from (B, heads, N, head_dim) shapes."""
+    batch, heads, queries, width = query
+    return 2 * int(batch * heads * queries * key[2] * (width + value[3]))
+
+
+_CPU_ATTENTION = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention_flops}
+"""The kernel of attention on processors, which torch's own counter leaves out."""
