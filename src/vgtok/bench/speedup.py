@@ -88,7 +88,7 @@ def measure_speedup(
     model: str, image: Path | None, budgets: tuple[float, ...], repeats: int, *, large: bool
 ) -> SpeedupCost:
     """Run one image, by default a rendered one of 2048 x 1152, in every way; bfloat16 if the processor gains by it."""
-    half = multiplies_bfloat16()
+    half = multiplies_bfloat16(torch.device("cpu"))
     detectors = {
         precision: load(model, device="cpu", dtype=precision)
         for precision in (("float32", "bfloat16") if half else ("float32",))
