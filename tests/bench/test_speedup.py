@@ -13,7 +13,7 @@ from vgtok.tokenize.canvas import fit_canvas
 @pytest.mark.parametrize("half", [False, True])
 def test_every_way_is_compared_with_dense_and_with_plain(half: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "fit_canvas", lambda pixels, _: fit_canvas(pixels, (256, 128)))
-    monkeypatch.setattr(bench, "multiplies_bfloat16", lambda: half)
+    monkeypatch.setattr(bench, "multiplies_bfloat16", lambda _: half)
     cost = bench.measure_speedup("vgtok-tiny", None, (0.5,), repeats=1, large=False)
     sparse = [(0.5, None), (0.5, "roots"), (0.5, "tokens")]
     assert [(row.budget, row.sparse) for row in cost.rows] == [(1.0, None)] + [(1.0, None), *sparse] * (1 + half)
@@ -28,10 +28,10 @@ def test_every_way_is_compared_with_dense_and_with_plain(half: bool, monkeypatch
 
 def test_the_command_prints_rows_and_names_missing_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "fit_canvas", lambda pixels, _: fit_canvas(pixels, (128, 64)))
-    monkeypatch.setattr(bench, "multiplies_bfloat16", lambda: False)
+    monkeypatch.setattr(bench, "multiplies_bfloat16", lambda _: False)
     done = CliRunner().invoke(app, ["bench", "speedup", "--repeats", "1", "--budget", "0.5", "--json"])
     assert done.exit_code == 0
-    keys = ["precision", "budget", "sparse", "plain", "ms", "over_dense", "over_plain", "peak_mb"]
+    keys = ["precision", "budget", "sparse", "plain", "ms", "processor_ms", "over_dense", "over_plain", "peak_mb"]
     assert list(json.loads(done.stdout)["rows"][0]) == keys
     text = CliRunner().invoke(app, ["bench", "speedup", "--repeats", "1", "--budget", "0.5"])
     assert "tokens" in text.stdout
