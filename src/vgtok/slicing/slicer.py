@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from vgtok.errors import BudgetError, InputError
 from vgtok.slicing.answers import Answer, read_answer
 from vgtok.slicing.guides import GUIDES, Guide, pixel_values, score_values, tile_order
-from vgtok.slicing.merge import METHODS, SAME_OBJECT, Method, cut_by_tile, merge_boxes
+from vgtok.slicing.looks import Looks
+from vgtok.slicing.merge import METHODS, SAME_OBJECT, Method
 from vgtok.slicing.sliced import Sliced, Spent
 from vgtok.slicing.tiles import Layout, lay_out, resized
 from vgtok.tokenize.canvas import ImageLike, read_image
@@ -90,7 +91,7 @@ class Slicer:
         started = time.perf_counter()
         pixels = read_image(image, value_range)
         layout = lay_out(pixels.shape[:2], self.tile, self.overlap, self.fine)
-        passes = _Passes(self, layout)
+        passes = _Passes(self, Looks(layout, self.merge, self.iou_threshold))
         if self.coarse is not None:
             passes.read_coarsely(pixels)
         values = self._values(pixels, layout, passes)
@@ -103,13 +104,13 @@ class Slicer:
             passes.read_finely(frame, tiles)
             read += len(tiles)
         looked = time.perf_counter()
-        found = passes.merged()
+        found = passes.looks.merged()
         ended = time.perf_counter()
         return Sliced(
             boxes=found.boxes,
             scores=found.scores,
             labels=found.labels,
-            class_names=passes.class_names(found.labels, self.names),
+            class_names=passes.looks.class_names(self.names),
             layout=layout,
             order=order,
             read=read,
@@ -131,7 +132,7 @@ class Slicer:
         if self.guide != "scores":
             values["pixels"] = pixel_values(pixels, layout)
         if self.coarse is not None and self.guide != "pixels":
-            first = passes.found[0]
+            first = passes.looks.answers[0]
             values["scores"] = score_values(first.boxes, first.scores, layout, self.coarse / max(pixels.shape[:2]))
         return values
 
@@ -152,7 +153,7 @@ class Slicer:
                 # Per pixel a tile takes about what the coarse pass took; without one the first tile is read unseen.
                 expected = passes.coarse_seconds * int(layout.pixels[0]) / max(passes.pixels, 1)
             tiles = order[start : start + self.batch]
-            if (now - started + expected * len(tiles)) * 1e3 > self.milliseconds and (start or passes.found):
+            if (now - started + expected * len(tiles)) * 1e3 > self.milliseconds and (start or passes.looks.answers):
                 return
             yield tiles
 
@@ -161,23 +162,21 @@ class Slicer:
         if self.megapixels is None:
             share = DEFAULT_SHARE if self.budget is None else self.budget
             count = round(share * len(layout))
-            if not count and not passes.found:
+            if not count and not passes.looks.answers:
                 raise BudgetError(f"budget: {share} of {len(layout)} tiles is none, and there is no coarse pass")
             return count
         left, each = self.megapixels * 1e6 - passes.pixels, int(layout.pixels[0])
-        if left < (0 if passes.found else each):
-            least = passes.pixels if passes.found else each
+        if left < (0 if passes.looks.answers else each):
+            least = passes.pixels if passes.looks.answers else each
             raise BudgetError(f"megapixels: {self.megapixels} is less than the {least / 1e6:.2f} of the first pass")
         return min(len(layout), int(left // each))
 
 
 class _Passes:
-    """The passes over one image: what each found, in pixels of the image, and what they took."""
+    """The passes of a slicer over one image, and what they took."""
 
-    def __init__(self, slicer: Slicer, layout: Layout) -> None:
-        self.slicer, self.layout = slicer, layout
-        self.found: list[Answer] = []
-        self.cut: list[NDArray[np.bool_]] = []
+    def __init__(self, slicer: Slicer, looks: Looks) -> None:
+        self.slicer, self.looks = slicer, looks
         self.coarse_seconds = 0.0
         self.pixels = 0
 
@@ -185,47 +184,15 @@ class _Passes:
         """Run the detector over the whole image, shrunk or enlarged to the coarse size."""
         started = time.perf_counter()
         small = resized(pixels, self.slicer.coarse)
-        answer = self._answers([small])[0]
-        scale = np.array([pixels.shape[1] / small.shape[1], pixels.shape[0] / small.shape[0]] * 2)
-        self._add(answer.moved(answer.boxes * scale), np.zeros(len(answer.scores), dtype=np.bool_))
+        self.looks.add_coarse(self._answers([small])[0], small.shape[:2])
         self.coarse_seconds = time.perf_counter() - started
 
     def read_finely(self, frame: NDArray[np.uint8], tiles: NDArray[np.int64]) -> None:
         """Run the detector over tiles of the resized frame."""
-        layout, whole = self.layout, self.slicer.coarse is not None
-        for tile, answer in zip(
-            tiles.tolist(), self._answers([layout.cut(frame, t) for t in tiles.tolist()]), strict=True
-        ):
-            corner = layout.boxes[tile, [0, 1, 0, 1]]
-            boxes = answer.boxes + corner
-            cut = cut_by_tile(boxes, tuple(layout.boxes[tile].tolist()), (layout.height, layout.width))
-            # What a border cuts the coarse pass has seen whole.
-            kept = answer.take(~cut) if whole else answer
-            cut = cut[~cut] if whole else cut
-            self._add(kept.moved(layout.to_source(kept.boxes + corner)), cut)
-
-    def merged(self) -> Any:
-        """Return the boxes of all passes without doubles."""
-        source = np.repeat(np.arange(len(self.found)), [len(one.scores) for one in self.found])
-        boxes, scores, labels = (
-            np.concatenate([getattr(one, part) for one in self.found]) for part in ("boxes", "scores", "labels")
-        )
-        return merge_boxes(
-            boxes,
-            scores,
-            labels,
-            source,
-            np.concatenate(self.cut),
-            method=self.slicer.merge,
-            iou_threshold=self.slicer.iou_threshold,
-        )
-
-    def class_names(self, labels: NDArray[np.int64], given: Sequence[str] | None) -> tuple[str, ...]:
-        """Return the names of the classes: those given, those the detector told, or numbers."""
-        told = {label: name for one in self.found for label, name in one.names.items()}
-        count = max([len(given or ()), *(label + 1 for label in told), int(labels.max(initial=-1)) + 1])
-        known = told | dict(enumerate(given or ()))
-        return tuple(known.get(label, f"class {label}") for label in range(count))
+        numbers = tiles.tolist()
+        answers = self._answers([self.looks.layout.cut(frame, tile) for tile in numbers])
+        for tile, answer in zip(numbers, answers, strict=True):
+            self.looks.add_fine(answer, tile)
 
     def _answers(self, images: list[NDArray[np.uint8]]) -> list[Answer]:
         self.pixels += sum(image.shape[0] * image.shape[1] for image in images)
@@ -235,7 +202,3 @@ class _Passes:
         if not isinstance(answers, list | tuple) or len(answers) != len(images):
             raise InputError(f"callback: with batch above 1 it must return a list of {len(images)} answers")
         return [read_answer(answer, image.shape[:2]) for answer, image in zip(answers, images, strict=True)]
-
-    def _add(self, answer: Answer, cut: NDArray[np.bool_]) -> None:
-        self.found.append(answer)
-        self.cut.append(cut)
