@@ -82,9 +82,11 @@ class Frame:
 
     def order(self, guide: Guide) -> NDArray[np.int64]:
         """Return the tiles in the order of a guide."""
-        looks = self._first_look()
-        scores = score_values(looks.answers[0].boxes, self.coarse.scores, self.layout, COARSE / max(self.size))
-        return tile_order({"pixels": self.tokens, "scores": scores}, guide)
+        values = {} if guide == "scores" else {"pixels": self.tokens}
+        if guide != "pixels":
+            boxes = self._first_look().answers[0].boxes
+            values["scores"] = score_values(boxes, self.coarse.scores, self.layout, COARSE / max(self.size))
+        return tile_order(values, guide)
 
     def found(self, tiles: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
         """Return boxes, scores and labels if the coarse look and these tiles are read."""
