@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vgtok.export.runtime import OnnxDetector
     from vgtok.hosts.wrapping import unwrap, wrap
     from vgtok.slicing.slicer import Slicer
+    from vgtok.slicing.stream import StreamBudget
     from vgtok.tokenize.canvas import Canvas
     from vgtok.tokenize.retention import RetentionTable, load_table
     from vgtok.tokenize.tokenizer import Tokenizer
@@ -32,6 +33,7 @@ __all__ = [
     "OnnxDetector",
     "RetentionTable",
     "Slicer",
+    "StreamBudget",
     "Tokenizer",
     "Tokens",
     "VGTokError",
@@ -55,6 +57,7 @@ __getattr__, __dir__ = lazy_names(
         "export.runtime": ["OnnxDetector"],
         "hosts.wrapping": ["unwrap", "wrap"],
         "slicing.slicer": ["Slicer"],
+        "slicing.stream": ["StreamBudget"],
         "train.finetune": ["finetune"],
         "errors": ["BudgetError", "InputError", "VGTokError"],
     },

@@ -1,4 +1,4 @@
-"""Other people's detectors at our budget: a slicer for any detector, tiles, guides and the merge of their boxes."""
+"""Other people's detectors at our budget: a slicer, its tiles, guides and merge; and a budget over a stream."""
 
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from vgtok.slicing.onnx_yolo import YoloOnnx
     from vgtok.slicing.sliced import Sliced, Spent
     from vgtok.slicing.slicer import Slicer
+    from vgtok.slicing.stream import StreamBudget
     from vgtok.slicing.tiles import Layout, lay_out
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Sliced",
     "Slicer",
     "Spent",
+    "StreamBudget",
     "YoloOnnx",
     "cut_by_tile",
     "lay_out",
@@ -36,6 +38,7 @@ __getattr__, __dir__ = lazy_names(
         "onnx_yolo": ["YoloOnnx"],
         "sliced": ["Sliced", "Spent"],
         "slicer": ["Slicer"],
+        "stream": ["StreamBudget"],
         "tiles": ["Layout", "lay_out"],
     },
 )
