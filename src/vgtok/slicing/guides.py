@@ -23,8 +23,8 @@ GUIDES: tuple[Guide, ...] = ("pixels", "scores", "both")
 PIXEL_READER = Tokenizer(budget=0.3, **preset("compact"))
 """The tokenizer whose 16-px tokens are counted."""
 
-SMALL_SIDE = 24.0
-"""Side in pixels of the coarse pass, the square root of the area, above which an object needs no closer look."""
+SMALLEST_SIDE = 4.0
+"""Side in pixels of the coarse pass below which objects count alike."""
 
 LOWEST_SCORE = 0.05
 """Score below which a box of the coarse pass says nothing."""
@@ -47,14 +47,16 @@ def pixel_values(image: NDArray[np.uint8], layout: Layout, reader: Tokenizer = P
 def score_values(
     boxes: NDArray[np.floating[Any]], scores: NDArray[np.floating[Any]], layout: Layout, coarse_scale: float
 ) -> NDArray[np.float64]:
-    """Return the sum of the scores of small objects that a coarse pass found in each tile, (T,).
+    """Return the sum over the objects that a coarse pass found in each tile of score by side, (T,).
 
-    `boxes` (N, 4) are in pixels of the image; times `coarse_scale` they are in pixels of the coarse pass.
+    The smaller an object looked, the more a closer look can gain. `boxes` (N, 4) are in pixels of the image; times
+    `coarse_scale` they are in pixels of the coarse pass. The side is the square root of the area.
     """
-    corners = np.asarray(boxes, dtype=np.float64).reshape(-1, 4) * coarse_scale
-    side = np.sqrt(np.maximum(corners[:, 2:] - corners[:, :2], 0).prod(axis=1))
-    counted = (side < SMALL_SIDE) & (np.asarray(scores) > LOWEST_SCORE)
-    return _inside(np.asarray(boxes)[counted], np.asarray(scores, dtype=np.float64)[counted], layout)
+    corners = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
+    values = np.asarray(scores, dtype=np.float64).reshape(-1)
+    side = coarse_scale * np.sqrt(np.maximum(corners[:, 2:] - corners[:, :2], 0).prod(axis=1))
+    counted = values > LOWEST_SCORE
+    return _inside(corners[counted], values[counted] / np.maximum(side[counted], SMALLEST_SIDE), layout)
 
 
 def tile_order(values: Mapping[str, NDArray[np.float64]], guide: Guide) -> NDArray[np.int64]:

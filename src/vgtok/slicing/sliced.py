@@ -37,8 +37,8 @@ class Sliced:
 
     `boxes` (K, 4) float64 x0 y0 x1 y1 in the pixels of `image` (H, W, 3), `scores` (K,), `labels` (K,) into
     `class_names`. `order` (T,) lists the tiles of `layout`, the one most worth reading first; the first `read` of them
-    were read. `values` holds what each guide says of every tile, (T,) by 'pixels' (16-px tokens) and 'scores' (sum over
-    small objects of the coarse pass).
+    were read. `values` holds what each guide says of every tile, (T,) by 'pixels' (16-px tokens) and 'scores' (sum of
+    score by side over the objects of the coarse pass).
     """
 
     boxes: NDArray[np.float64]
