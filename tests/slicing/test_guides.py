@@ -20,7 +20,7 @@ def test_pixels_say_where_small_things_are() -> None:
 def test_scores_count_objects_of_the_coarse_pass_in_their_tile_small_ones_more() -> None:
     layout = lay_out((600, 800), 200, 0)
     boxes = np.array([(10, 10, 30, 30), (210, 10, 214, 14), (420, 10, 580, 170), (610, 10, 620, 20)], dtype=float)
-    values = score_values(boxes, np.array([0.5, 0.8, 0.9, 0.04]), layout, 0.5)
+    values = score_values(boxes, np.array([0.5, 0.8, 0.9, 0.004]), layout, 0.5)
     # Sides of 10, 2 (which counts as 4) and 80 px in the coarse pass; the fourth is too weak.
     np.testing.assert_allclose(values, [0.05, 0.2, 0.9 / 80, *[0] * 9])
 

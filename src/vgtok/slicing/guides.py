@@ -26,8 +26,12 @@ PIXEL_READER = Tokenizer(budget=0.3, **preset("compact"))
 SMALLEST_SIDE = 4.0
 """Side in pixels of the coarse pass below which objects count alike."""
 
-LOWEST_SCORE = 0.05
+LOWEST_SCORE = 0.005
 """Score below which a box of the coarse pass says nothing."""
+
+
+_WEIGHTS = {"scores": 0.8, "pixels": 0.2}
+"""Weights of the guides in 'both'. A detector that sees anything coarsely knows best where to look again."""
 
 
 def pixel_values(image: NDArray[np.uint8], layout: Layout, reader: Tokenizer = PIXEL_READER) -> NDArray[np.float64]:
@@ -62,13 +66,14 @@ def score_values(
 def tile_order(values: Mapping[str, NDArray[np.float64]], guide: Guide) -> NDArray[np.int64]:
     """Return the (T,) tiles, the one most worth reading first; of equal tiles the one of more fine tokens.
 
-    `values` holds what each guide gave, by its name. 'both' orders by the mean of each tile's shares of the two totals,
-    so that a coarse pass that found nothing leaves the order to the pixels.
+    `values` holds what each guide gave, by its name. 'both' orders by a mean of each tile's shares of the two totals, so
+    that where a coarse pass found nothing the pixels decide.
     """
     if guide not in GUIDES:
         raise InputError(f"guide: '{guide}' is not one of {', '.join(GUIDES)}")
-    used = [values[name] for name in (("pixels", "scores") if guide == "both" else (guide,))]
-    worth = np.sum([one / max(float(one.sum()), 1e-12) for one in used], axis=0)
+    weights = _WEIGHTS if guide == "both" else {guide: 1.0}
+    shares = [weight * values[name] / max(float(values[name].sum()), 1e-12) for name, weight in weights.items()]
+    worth = np.sum(shares, axis=0)
     return np.asarray(np.lexsort((-values.get("pixels", worth), -worth)), dtype=np.int64)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from vgtok.errors import BudgetError, InputError
 from vgtok.tokenize.canvas import Canvas, ImageLike
 from vgtok.tokenize.count import split_thresholds, target_count
-from vgtok.tokenize.geometry import CanvasPixels
+from vgtok.tokenize.geometry import CanvasPixels, Extent
 from vgtok.tokenize.scores import SCORES
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
@@ -80,21 +80,23 @@ class StreamBudget:
         canvas = self.tokenizer.to_canvas(image)
         return replace(self.tokenizer, budget=self._share(canvas), percentile=None).partition(canvas)
 
-    def _share(self, canvas: Canvas) -> float:
+    def decide(self, demand: NDArray[np.float32], extent: Extent) -> float:
+        """Return the share of the next image, given its `demand` within the bounds and its size, and count it."""
         low, high = self.bounds
-        pixels = CanvasPixels(canvas.image)
-        own = split_thresholds(SCORES["compact"](pixels), pixels.extent, np.linspace(low, high, _STEPS + 1)[1:])
-        self._recent.append(own)
+        self._recent.append(demand)
         surplus = self.retained - self.budget * self.count
         aim = min(max(self.budget - surplus / _REPAID_IN, low), high)
-        wanted = low + (high - low) * float((own >= self._threshold(aim)).mean())
+        wanted = low + (high - low) * float((demand >= self._threshold(aim)).mean())
         # A stream may turn busy or calm for good: the allowance bounds how far the mean follows.
         allowed = HELD_WITHIN * max(self.count + 1, HELD_AFTER)
         wanted = min(max(wanted, self.budget - surplus - allowed), self.budget - surplus + allowed)
-        count = target_count(min(max(wanted, low), high), pixels.extent, levels=3)
-        share = count / pixels.extent.dense
+        share = target_count(min(max(wanted, low), high), extent, levels=3) / extent.dense
         self.book(share)
         return share
+
+    def _share(self, canvas: Canvas) -> float:
+        pixels = CanvasPixels(canvas.image)
+        return self.decide(demand(pixels, self.bounds), pixels.extent)
 
     def _threshold(self, aim: float) -> float:
         """Return the score at which the recent images have a mean share of `aim`."""
@@ -104,3 +106,8 @@ class StreamBudget:
         if not above:
             return float("inf")
         return float(np.partition(pooled, len(pooled) - above)[len(pooled) - above])
+
+
+def demand(pixels: CanvasPixels, bounds: tuple[float, float]) -> NDArray[np.float32]:
+    """Return the compact scores down to which an image splits to have each of evenly spaced shares within bounds."""
+    return split_thresholds(SCORES["compact"](pixels), pixels.extent, np.linspace(*bounds, _STEPS + 1)[1:])
