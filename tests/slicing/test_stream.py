@@ -48,7 +48,7 @@ def test_a_stream_that_turns_busy_for_good_is_held_too() -> None:
     shares = [stream.share(_frame(number, 0.1 if number < 60 else 0.9)) for number in range(120)]
     assert abs(np.mean(shares) - 0.4) <= 0.005
     # The first busy frame gets more; soon the mean is at its limit.
-    assert shares[60] > 0.45
+    assert shares[60] > 0.4
 
 
 def test_busy_frames_get_more_than_calm_ones() -> None:

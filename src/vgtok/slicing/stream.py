@@ -25,10 +25,10 @@ _STEPS = 128
 _WINDOW = 256
 """Images whose thresholds are remembered."""
 
-_REPAID_IN = 25
+_REPAID_IN = 3
 """Images over which a surplus or a debt is paid back."""
 
-HELD_WITHIN, HELD_AFTER = 0.004, 50
+HELD_WITHIN, HELD_AFTER = 0.002, 50
 """The mean share never differs by more than this from the target, once so many images were read."""
 
 
@@ -36,7 +36,7 @@ class StreamBudget:
     """Choose the share of tokens of each image of a stream so that their mean is `budget`.
 
     Every share lies within `bounds` (lowest, highest) [default: half and one and a half times the budget]. After 50
-    images the mean over all of them is within 0.4 points of the budget, and stays there. `tokenizer` is how images are
+    images the mean over all of them is within 0.2 points of the budget, and stays there. `tokenizer` is how images are
     read; its own budget does not matter.
 
     >>> stream = StreamBudget(0.4)                                  # doctest: +SKIP
