@@ -65,6 +65,13 @@ def study(
     head: Annotated[
         options.HeadName | None, typer.Option(help="For accuracy studies: prediction head (default: the model's).")
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="For accuracy studies: cpu, cuda, cuda:N or mps (default: a GPU if there is one)."),
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="For accuracy studies: float32, float16 or bfloat16 (default: float32).")
+    ] = None,
     map_: Annotated[
         list[str] | None,
         typer.Option("--map", help="For slicer: DATA=MODEL+MODEL, classes that stand for one of the data; repeatable."),
@@ -81,8 +88,19 @@ def study(
     if name is None:
         _coverage(out, json_)
         return
+    # Silence the memory profiler; it reads this variable at import.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     chosen = load_study(name)
-    given = {"data": data, "frame": frame, "model": model, "limit": limit, "head": head, "map": map_}
+    given = {
+        "data": data,
+        "frame": frame,
+        "model": model,
+        "limit": limit,
+        "head": head,
+        "device": device,
+        "dtype": dtype,
+        "map": map_,
+    }
     _check_options(chosen, [option for option, value in given.items() if value])
     # With an image of the user's own no data set is opened, unless one is named.
     dataset = named_dataset(data, data_kinds(name)) if data or not frame else None
@@ -97,6 +115,8 @@ def study(
         tuple(model or ()),
         limit,
         head.value if head else None,
+        device or "auto",
+        dtype or "float32",
         tuple(map_ or ()),
     )
 
