@@ -178,7 +178,7 @@ def test_a_foreign_origin_is_refused(alone: Alone) -> None:
 def test_a_file_of_two_formats_and_postscript_are_forbidden(alone: Alone) -> None:
     for data, name, content in (
         (two_formats(2000), "x.tif", "IM and TIFF"),
-        (two_formats(4000), "x.jpg", "IM and TIFF"),
+        (two_formats(2500), "x.jpg", "IM and TIFF"),
         (POSTSCRIPT, "e.jpg", "EPS"),
     ):
         status, _, body = ask(alone.address, "POST", f"/api/tokenize?name={name}", data)
