@@ -65,6 +65,13 @@ def study(
     head: Annotated[
         options.HeadName | None, typer.Option(help="For accuracy studies: prediction head (default: the model's).")
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="For accuracy studies: cpu, cuda, cuda:N or mps (default: a GPU if there is one)."),
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="For accuracy studies: float32, float16 or bfloat16 (default: float32).")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Output folder of all studies, which share detections (default: vgtok-runs/study)."),
@@ -78,7 +85,15 @@ def study(
         _coverage(out, json_)
         return
     chosen = load_study(name)
-    given = {"data": data, "frame": frame, "model": model, "limit": limit, "head": head}
+    given = {
+        "data": data,
+        "frame": frame,
+        "model": model,
+        "limit": limit,
+        "head": head,
+        "device": device,
+        "dtype": dtype,
+    }
     _check_options(chosen, [option for option, value in given.items() if value])
     # With an image of the user's own no data set is opened, unless one is named.
     dataset = named_dataset(data, data_kinds(name)) if data or not frame else None
@@ -86,7 +101,15 @@ def study(
         # Studies of the tokenizer ask no more of a part than a folder of images has.
         dataset = evenly_spaced(cast(AnnotatedDataset, dataset), limit)
     inputs = Inputs(
-        dataset, workers or default_workers(), frame, out, tuple(model or ()), limit, head.value if head else None
+        dataset,
+        workers or default_workers(),
+        frame,
+        out,
+        tuple(model or ()),
+        limit,
+        head.value if head else None,
+        device or "auto",
+        dtype or "float32",
     )
 
     def kept() -> str:
