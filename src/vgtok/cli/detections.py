@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from vgtok.detect.detector import Detector
     from vgtok.detect.result import Result
     from vgtok.export.runtime import OnnxDetector
+    from vgtok.slicing.stream import StreamBudget
     from vgtok.tokenize.tokens import Tokens
 
 
@@ -63,6 +64,18 @@ class Job:
         """Return the annotated files of an input, by output."""
         return {kind: self.out / f"{name}.{end}{suffix}" for kind, end in ENDINGS.items() if kind in self.outputs}
 
+    def stream(self, earlier: Iterable[Mapping[str, Any]]) -> "StreamBudget | None":
+        """Return the budget of a stream that begins with the records of `earlier`; None if each image has its own."""
+        if self.settings.get("budget_over") != "stream":
+            return None
+        from vgtok.slicing.stream import StreamBudget
+
+        tokenizer = Tokenizer(budget=self.settings["budget"], canvas=self.detector.canvas)
+        stream = StreamBudget(self.settings["budget"], tokenizer=tokenizer)
+        for entry in earlier:
+            stream.book(entry["retained"])
+        return stream
+
     def detect(
         self, pixels: NDArray[np.uint8], *, budget: float | None = None, score_threshold: float | None = None
     ) -> "Result":
@@ -92,7 +105,10 @@ class Job:
         picture: Any = pixels
         if kind is Output.tokens:
             if tokens is None:
-                tokens = Tokenizer(budget=self.settings["budget"], canvas=self.detector.canvas)(pixels)
+                # What was kept of an image is its own exact budget.
+                streamed = self.settings.get("budget_over") == "stream"
+                budget = entry["retained"] if streamed else self.settings["budget"]
+                tokens = Tokenizer(budget=budget, canvas=self.detector.canvas)(pixels)
             picture = tokens.overlay(pixels)
         drawn = self._annotated(picture, pixels.shape[1], entry["objects"], path)
         if kind is not Output.compare:
@@ -226,6 +242,7 @@ class Pictures:
     def __init__(self, job: Job, folders: AbstractSet[Path]) -> None:
         self.job = job
         self.journal = Journal(job.out / "journal.jsonl", job.settings, partial(_is_current, folders=folders))
+        self.stream = job.stream(self.journal.entries.values())
         self.resumed = 0
         self.items: list[str] = []
 
@@ -241,7 +258,8 @@ class Pictures:
         pixels = read_image(path)
         # An image that exhausts memory or a kernel does not affect the next one.
         try:
-            result = self.job.detect(pixels)
+            budget = None if self.stream is None else self.stream.share(pixels)
+            result = self.job.detect(pixels, budget=budget)
         except (VGTokError, RuntimeError, MemoryError) as error:
             raise InputError(f"{item}: {error}") from None
         entry = record(item, result)
