@@ -67,7 +67,7 @@ SparseHead = Annotated[
     bool | None,
     typer.Option(
         "--sparse-head/--dense-head",
-        help="Compute fewer positions of the head for coarse tokens, or all (default: the model's).",
+        help="Leave unsplit 64-px roots out of the head's finest level, or not (default: the model's).",
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, cuda:N or mps.")]

@@ -197,8 +197,8 @@ class Detector:
 
         Give either `budget`, the share of the dense grid each image is read at [default: the model's], or a
         `tokenizer` of your own, whose canvas is then used. A budget of 1 runs the dense model. `head` selects the head
-        that predicts [default: the model's]. With `sparse_head` the head computes as many positions of its finest level
-        for a coarse token as for a fine one [default: the model's]. Detections below `score_threshold` are left out; 0
+        that predicts [default: the model's]. With `sparse_head` the head leaves out the positions of its finest level
+        in unsplit 64-px roots [default: the model's]. Detections below `score_threshold` are left out; 0
         keeps all, as evaluation does. `value_range` is the (low, high) of black and white; floats need it.
         """
         if budget is not None and tokenizer is not None:
