@@ -4,7 +4,7 @@ import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vgtok.cli.frames import Reading, WindowLog
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import is_there, replacing, stamp, write_bytes
 from vgtok.journal import Journal, is_number
-from vgtok.tokenize.canvas import read_image
+from vgtok.slicing.frames import ArrayFrame, Frame, fit_frame, partition_frame
+from vgtok.slicing.geo import geo_fields, write_geojson, write_geopackage
 from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -29,14 +31,22 @@ if TYPE_CHECKING:
 
 
 class Output(StrEnum):
-    """Outputs: annotated pictures or videos, with tokens, beside the dense model; one COCO file, one CSV table."""
+    """Outputs: annotated pictures or videos, with tokens, beside the dense model; one COCO, CSV or geo file of all."""
 
     picture = "picture"
     tokens = "tokens"
     compare = "compare"
     coco = "coco"
     csv = "csv"
+    geojson = "geojson"
+    gpkg = "gpkg"
 
+
+GEO_FILES = {
+    Output.geojson: ("detections.geojson", write_geojson),
+    Output.gpkg: ("detections.gpkg", write_geopackage),
+}
+"""Name of the file of each geo output and the function that writes it."""
 
 ENDINGS = {Output.picture: "detections", Output.tokens: "tokens", Output.compare: "compare"}
 """Endings of the annotated files, for the outputs that are written per input."""
@@ -49,7 +59,7 @@ PARTS = ("tokenizer", "encoder", "head")
 class Job:
     """One run of the command: the detector, the settings that results depend on, the outputs and their folder.
 
-    `truth` is the data set whose annotated boxes are drawn too.
+    `truth` is the data set whose annotated boxes are drawn too, `reading` how files are read.
     """
 
     detector: "Detector"
@@ -57,47 +67,62 @@ class Job:
     outputs: frozenset[Output]
     out: Path
     truth: "AnnotatedDataset | None" = None
+    reading: Reading = field(default_factory=Reading)
 
     def targets(self, name: str, suffix: str) -> dict[Output, Path]:
         """Return the annotated files of an input, by output."""
         return {kind: self.out / f"{name}.{end}{suffix}" for kind, end in ENDINGS.items() if kind in self.outputs}
 
     def detect(
-        self, pixels: NDArray[np.uint8], *, budget: float | None = None, score_threshold: float | None = None
+        self,
+        frame: Frame,
+        *,
+        budget: float | None = None,
+        score_threshold: float | None = None,
+        finished: WindowLog | None = None,
     ) -> "Result":
-        """Run the detector on (H, W, 3) RGB pixels; the arguments replace those of the settings."""
-        return self.detector(
-            pixels,
-            budget=self.settings["budget"] if budget is None else budget,
-            max_detections=self.settings["max_detections"],
-            score_threshold=self.settings["score_threshold"] if score_threshold is None else score_threshold,
-            head=self.settings["head"],
-        )
+        """Run the detector on a frame; budget and threshold replace those of the settings.
+
+        `finished` holds the windows of the frame that an earlier run finished.
+        """
+        windows = self.reading.windows(frame, self.detector.canvas)
+        choices: dict[str, Any] = {
+            "budget": self.settings["budget"] if budget is None else budget,
+            "max_detections": self.settings["max_detections"],
+            "score_threshold": self.settings["score_threshold"] if score_threshold is None else score_threshold,
+            "head": self.settings["head"],
+        }
+        canvas = self.reading.fitted(self.detector.canvas) if windows is None else windows
+        if windows is None and isinstance(frame, ArrayFrame):
+            return self.detector(frame.pixels, canvas=canvas, **choices)
+        return self.detector.on_frame(frame, canvas=canvas, finished=finished, **choices)
 
     def draw(
         self,
-        pixels: NDArray[np.uint8],
+        frame: Frame,
         entry: Mapping[str, Any],
         kind: Output,
         tokens: "Tokens | None" = None,
         path: Path | None = None,
     ) -> "Image.Image":
-        """Return the pixels annotated with a record; without `tokens` they are computed again.
+        """Return the frame annotated with a record; without `tokens` they are computed again.
 
         `path` is the image file, whose annotated boxes are drawn if the job has them.
         """
         from vgtok.show.boxes import side_by_side
 
-        picture: Any = pixels
+        picture: Any = frame.picture()
         if kind is Output.tokens:
             if tokens is None:
-                tokens = Tokenizer(budget=self.settings["budget"], canvas=self.detector.canvas)(pixels)
-            picture = tokens.overlay(pixels)
-        drawn = self._annotated(picture, pixels.shape[1], entry["objects"], path)
+                reader = Tokenizer(budget=self.settings["budget"], canvas=self.reading.fitted(self.detector.canvas))
+                whole = self.reading.windows(frame, self.detector.canvas) is None
+                tokens = (fit_frame(frame, reader)[1] if whole else partition_frame(frame, reader)).tokens
+            picture = tokens.overlay(picture)
+        drawn = self._annotated(picture, frame.width, entry["objects"], path)
         if kind is not Output.compare:
             return drawn
-        dense = record("", self.detect(pixels, budget=1.0))
-        other = self._annotated(picture, pixels.shape[1], dense["objects"], path)
+        dense = record("", self.detect(frame, budget=1.0))
+        other = self._annotated(picture, frame.width, dense["objects"], path)
         return side_by_side([other, drawn], [_caption("dense", dense), _caption("budget", entry)])
 
     def _annotated(
@@ -146,8 +171,14 @@ def record(item: str, result: "Result") -> dict[str, Any]:
     """Return a result as plain values; each object has its name, its label and the fields of a COCO results row."""
     rows = zip(result.names, result.labels.tolist(), result.to_coco(item), strict=True)
     kept = ("category_id", "bbox", "score")
+    read = (
+        f"{result.tokens.width} x {result.tokens.height}"
+        if result.windows is None
+        else f"{result.windows[0]} of {result.windows[1]} windows"
+    )
     return {
         "item": item,
+        "canvas": read,
         "tokens": len(result.tokens),
         "retained": result.tokens.retained,
         "ms": vars(result.timings),
@@ -237,19 +268,28 @@ class Pictures:
             self.resumed += 1
             return
         seen = stamp(path)
-        pixels = read_image(path)
-        # An image that exhausts memory or a kernel does not affect the next one.
-        try:
-            result = self.job.detect(pixels)
-        except (VGTokError, RuntimeError, MemoryError) as error:
-            raise InputError(f"{item}: {error}") from None
-        entry = record(item, result)
-        written = self.job.targets(name, ".jpg")
-        for kind, target in written.items():
-            write_bytes(target, picture_bytes(self.job.draw(pixels, entry, kind, result.tokens, path), target))
+        with self.job.reading.opened(path) as frame:
+            log = None
+            if self.job.reading.windows(frame, self.job.detector.canvas) is not None:
+                settings = {**self.job.settings, "source": str(path.absolute()), "stamp": seen}
+                log = WindowLog(self.job.out / f"{name}.windows.jsonl", settings)
+            # An image that exhausts memory or a kernel does not affect the next one.
+            try:
+                result = self.job.detect(frame, finished=log)
+            except (VGTokError, RuntimeError, MemoryError) as error:
+                raise InputError(str(error) if str(error).startswith(str(path)) else f"{item}: {error}") from None
+            entry = record(item, result)
+            place = getattr(frame, "place", None)
+            if place is not None:
+                entry["geo"] = geo_fields(place)
+            written = self.job.targets(name, ".jpg")
+            for kind, target in written.items():
+                write_bytes(target, picture_bytes(self.job.draw(frame, entry, kind, result.tokens, path), target))
         files = [str(target) for target in written.values()]
         self.journal.add(item, {"stamp": seen, "source": str(path.absolute()), "written": files, **entry})
         self.items.append(item)
+        if log is not None:
+            log.remove()
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for every finished file of this command."""
@@ -258,7 +298,8 @@ class Pictures:
             {
                 "input": item,
                 "detections": len(entry["objects"]),
-                **{key: entry[key] for key in ("tokens", "retained", "ms", "written")},
+                "georeferenced": "geo" in entry,
+                **{key: entry[key] for key in ("canvas", "tokens", "retained", "ms", "written") if key in entry},
             }
             for item, entry in found
         ]

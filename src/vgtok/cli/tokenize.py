@@ -17,16 +17,19 @@ from rich.console import Console
 from rich.markup import escape
 
 from vgtok.cli import options
+from vgtok.cli.frames import Reading
 from vgtok.cli.inputs import absolute_inputs, find_inputs, output_names, passed_over_text
 from vgtok.cli.options import console_table, said_when_interrupted
 from vgtok.data.dataset import IMAGE_SUFFIXES, open_dataset
-from vgtok.errors import BudgetError, VGTokError
+from vgtok.defaults import DEFAULT_CANVAS
+from vgtok.errors import BudgetError, InputError, VGTokError
 from vgtok.files import is_there, locked, stamp, write_bytes, write_text
 from vgtok.journal import Journal, is_number
 from vgtok.parallel import default_workers, progress_bar
 from vgtok.runs import run_folder
+from vgtok.slicing.frames import ArrayFrame, Frame, fit_frame, partition_frame
+from vgtok.slicing.windows import LARGEST_WHOLE
 from vgtok.tokenize.calibrate import RANKS, Sweep, measure_table
-from vgtok.tokenize.canvas import read_image
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
 from vgtok.tokenize.tokens import Tokens
@@ -53,7 +56,10 @@ def tokenize(
     scorer: options.ScorerName = "tophat",
     gate: options.GateName = "lambda_min",
     splitter: options.Splitter = "quadtree",
-    canvas: options.CanvasOption = options.CANVAS_TEXT,
+    canvas: options.FrameCanvas = None,
+    windows_over: options.WindowsOver = LARGEST_WHOLE,
+    bands: options.Bands = None,
+    value_range: options.ValueRange = None,
     write: Annotated[
         list[Output] | None,
         typer.Option(metavar="OUTPUT", help="Per image: picture (default), npz or json; repeatable."),
@@ -63,7 +69,9 @@ def tokenize(
     json_: options.Json = False,
 ) -> None:
     """Partition images into tokens of 16, 32 and 64 px, at a budget of 40% by default; the same command resumes."""
-    tokenizer = options.tokenizer_from(budget, percentile, table, rank, scorer, gate, splitter, canvas)
+    reading = Reading.of(canvas, windows_over, bands, value_range)
+    fitted = reading.fitted(DEFAULT_CANVAS)
+    tokenizer = options.tokenizer_from(budget, percentile, table, rank, scorer, gate, splitter, fitted)
     done: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
     errors = Console(stderr=True, soft_wrap=True)
@@ -79,11 +87,11 @@ def tokenize(
         outputs: set[Output] = {
             Output.picture if name is Output.overlay else name for name in write or [Output.picture]
         }
-        settings = {**asdict(tokenizer), "write": sorted(outputs)}
+        settings = {**asdict(tokenizer), **reading.settings(), "write": sorted(outputs)}
         if out is None:
             out = run_folder("tokenize", absolute_inputs(images), {**settings, "recursive": recursive})
         with locked(out / ".vgtok-lock", out):
-            _tokenize_all(found.files, _Job(tokenizer, settings, outputs, out), done, fail)
+            _tokenize_all(found.files, _Job(tokenizer, settings, outputs, out, reading), done, fail)
     if json_:
         print(json.dumps({"out": out and str(out), "images": done, "failed": failed, "passed_over": found.passed_over}))
     elif done:
@@ -102,6 +110,7 @@ class _Job:
     settings: Mapping[str, Any]
     outputs: set[Output]
     out: Path
+    reading: Reading
 
 
 def _tokenize_all(
@@ -148,24 +157,36 @@ def _is_row(entry: Mapping[str, Any]) -> bool:
 
 
 def _tokenize_file(path: Path, name: str, job: _Job) -> dict[str, Any]:
-    image = read_image(path)
-    tokens = job.tokenizer(image)
+    with job.reading.opened(path) as frame:
+        windowed = job.reading.windows(frame, DEFAULT_CANVAS) is not None
+        tokens = _tokens(frame, path, job.tokenizer, windowed=windowed)
+        picture = frame.picture() if Output.picture in job.outputs else None
     written = []
     for output in sorted(job.outputs):
         target = job.out / (f"{name}.tokens.png" if output is Output.picture else f"{name}.tokens.{output}")
         if output is Output.json:
             write_text(target, tokens.to_json())
         else:
-            write_bytes(target, _png(tokens, image) if output is Output.picture else _npz(tokens))
+            write_bytes(target, _png(tokens, picture) if output is Output.picture else _npz(tokens))
         written.append(str(target))
     return {
         "image": str(path),
+        "canvas": "windows" if windowed else f"{tokens.width} x {tokens.height}",
         "tokens": len(tokens),
         "dense": tokens.dense,
         "retained": tokens.retained,
         "counts": {str(size): count for size, count in tokens.counts().items()},
         "written": written,
     }
+
+
+def _tokens(frame: Frame, path: Path, tokenizer: Tokenizer, *, windowed: bool) -> Tokens:
+    if isinstance(frame, ArrayFrame) and not windowed:
+        return tokenizer(frame.pixels)
+    try:
+        return (partition_frame(frame, tokenizer) if windowed else fit_frame(frame, tokenizer)[1]).tokens
+    except VGTokError as error:
+        raise InputError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
 
 
 def _png(tokens: Tokens, image: Any) -> bytes:
@@ -183,7 +204,7 @@ def _npz(tokens: Tokens) -> bytes:
 def _print_summary(done: list[dict[str, Any]], out: Path) -> None:
     rows = [
         (
-            Path(row["image"]).name,
+            Path(row["image"]).name + ("\nby windows" if row.get("canvas") == "windows" else ""),
             str(row["tokens"]),
             str(row["dense"]),
             f"{row['retained']:.2%}",

@@ -16,6 +16,7 @@ from vgtok.cli.detections import PARTS, Job, Output, is_record, object_corners, 
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import stamp
 from vgtok.journal import Journal, read_entries, read_header
+from vgtok.slicing.frames import ArrayFrame
 
 if TYPE_CHECKING:
     from vgtok.detect.tracking import Tracker
@@ -221,11 +222,11 @@ class Video:
     def _record(self, pixels: NDArray[np.uint8], item: str) -> dict[str, Any]:
         """Detect in the next frame; return its record, with identities if the run tracks."""
         if self.tracks is None:
-            return record(item, self.job.detect(pixels))
+            return record(item, self.job.detect(ArrayFrame(pixels)))
         from vgtok.detect.tracking import UNTRACKED, WEAK_SCORE
 
         least = self.job.settings["score_threshold"]
-        entry = record(item, self.job.detect(pixels, score_threshold=min(least, WEAK_SCORE)))
+        entry = record(item, self.job.detect(ArrayFrame(pixels), score_threshold=min(least, WEAK_SCORE)))
         # The rounded values of the record, so that replaying the log gives the same tracks.
         objects = entry["objects"]
         boxes, labels = object_corners(objects), np.array([row["label"] for row in objects], dtype=np.int64)
@@ -276,7 +277,7 @@ class Video:
             frame = next(frames, None)
             if frame is None:
                 raise InputError(f"{self.path}: has fewer frames than when it was first read; delete {self.log.path}")
-            yield np.asarray(self.job.draw(frame.pixels, entry, kind), dtype=np.uint8)
+            yield np.asarray(self.job.draw(ArrayFrame(frame.pixels), entry, kind), dtype=np.uint8)
             advance()
 
     def _remove_outdated(self) -> None:

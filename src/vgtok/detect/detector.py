@@ -5,9 +5,10 @@ It hides the canvas, the tokens and batching. The budget is an argument of each 
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -18,6 +19,8 @@ from vgtok.detect.config import MAX_DETECTIONS, Auxiliary, Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.result import Result, Timings, read_images
 from vgtok.errors import InputError
+from vgtok.slicing.frames import ArrayFrame, Frame, fit_frame, partition_frame
+from vgtok.slicing.windows import LARGEST_WHOLE, WindowFound, Windows, merged_windows
 from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, fit_canvas
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -26,7 +29,8 @@ from vgtok.tokenize.tokens import Tokens
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 """(H, W, 3) RGB of an image."""
 
-"""Default budget of models that were trained on coarse tokens."""
+CanvasChoice = CanvasSize | Windows | Literal["windows"]
+"""How an image is read: fitted to a size, at its own size as a whole ('native'), or at its own size by windows."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -138,6 +142,7 @@ class Detector:
         score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
         value_range: tuple[float, float] | None = None,
+        canvas: CanvasChoice | None = None,
     ) -> list[Result]: ...
 
     @overload
@@ -151,6 +156,7 @@ class Detector:
         score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
         value_range: tuple[float, float] | None = None,
+        canvas: CanvasChoice | None = None,
     ) -> Result: ...
 
     def __call__(
@@ -163,6 +169,7 @@ class Detector:
         score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
         value_range: tuple[float, float] | None = None,
+        canvas: CanvasChoice | None = None,
     ) -> Result | list[Result]:
         """Detect objects in one image, or in a list of images of any sizes as one batch.
 
@@ -170,14 +177,108 @@ class Detector:
         `tokenizer` of your own, whose canvas is then used. A budget of 1 runs the dense model. `head` selects the head
         that predicts [default: the model's]. Detections below `score_threshold` are left out; 0 keeps all, as
         evaluation does. `value_range` is the (low, high) of black and white; floats need it.
+
+        `canvas` says how images are read [default: fitted to the model's canvas, but by windows if a side exceeds 4096
+        px]. By windows, the budget is spent over the whole image, and `max_detections` holds in each window.
         """
-        if budget is not None and tokenizer is not None:
-            raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
-        reader = tokenizer or Tokenizer(self.budget if budget is None else budget, canvas=self.canvas)
+        for name, value in (("budget", budget), ("canvas", canvas)):
+            if value is not None and tokenizer is not None:
+                raise InputError(f"{name}: a tokenizer brings its own; give either {name}= or tokenizer=")
         chosen = self.model.check_head(head or self.head)
         pixels = read_images(images, max_detections, value_range)
-        results = self._detect(pixels, reader, max_detections, score_threshold, chosen)
+        share = self.budget if budget is None else budget
+        windows = [None if tokenizer else self._windows(canvas, image.shape) for image in pixels]
+        reader = tokenizer or Tokenizer(share, canvas=self._fitted(canvas))
+        whole = [image for image, parts in zip(pixels, windows, strict=True) if parts is None]
+        fits = iter(self._detect(whole, reader, max_detections, score_threshold, chosen))
+        results = [
+            next(fits)
+            if parts is None
+            else self._by_windows(ArrayFrame(image), parts, reader, max_detections, score_threshold, chosen, {})
+            for image, parts in zip(pixels, windows, strict=True)
+        ]
         return results if isinstance(images, list | tuple) else results[0]
+
+    def on_frame(
+        self,
+        frame: Frame,
+        *,
+        budget: float | None = None,
+        max_detections: int = MAX_DETECTIONS,
+        score_threshold: float = DEFAULT_SCORE,
+        head: Head | None = None,
+        canvas: CanvasChoice | None = None,
+        finished: MutableMapping[int, WindowFound] | None = None,
+    ) -> Result:
+        """Detect in a frame that is read in parts, such as a raster file; pixels without data take no budget.
+
+        The arguments are those of a call. `finished` holds the windows that an earlier call finished, by number; every
+        further one is added to it.
+        """
+        share, chosen = self.budget if budget is None else budget, self.model.check_head(head or self.head)
+        reader = Tokenizer(share, canvas=self._fitted(canvas))
+        windows = self._windows(canvas, (frame.height, frame.width))
+        if windows is not None:
+            known = {} if finished is None else finished
+            return self._by_windows(frame, windows, reader, max_detections, score_threshold, chosen, known)
+        started = time.perf_counter()
+        fitted, partition = fit_frame(frame, reader)
+        tokenized = time.perf_counter() - started
+        tokens = [partition.whole()]
+        found = self._predict([frame.picture()], [fitted], tokens, tokenized, max_detections, score_threshold, chosen)
+        return replace(found[0], tokens=partition.tokens)
+
+    def _windows(self, canvas: CanvasChoice | None, shape: Sequence[int]) -> Windows | None:
+        """Return the windows to read an image of shape (height, width, ...) by; None to fit it to a canvas."""
+        if isinstance(canvas, Windows):
+            return canvas
+        large = canvas is None and max(shape[:2]) > LARGEST_WHOLE
+        return Windows.like(self.canvas) if large or canvas == "windows" else None
+
+    def _fitted(self, canvas: CanvasChoice | None) -> CanvasSize:
+        """Return the canvas images are fitted to that are not read by windows."""
+        return self.canvas if canvas is None or isinstance(canvas, Windows) or canvas == "windows" else canvas
+
+    def _by_windows(
+        self,
+        frame: Frame,
+        windows: Windows,
+        reader: Tokenizer,
+        max_detections: int,
+        score_threshold: float,
+        head: Head,
+        finished: MutableMapping[int, WindowFound],
+    ) -> Result:
+        """Partition the whole frame, then detect in the windows that show something, one after another."""
+        started = time.perf_counter()
+        partition = partition_frame(frame, reader)
+        tokenized = 1000 * (time.perf_counter() - started)
+        places = windows.over(frame.height, frame.width)
+        chosen = [number for number, window in enumerate(places) if partition.shows_something(*window.core)]
+        for number in chosen:
+            window = places[number]
+            if number in finished:
+                continue
+            pixels, _ = frame.read(window.x, window.y, window.height, window.width)
+            tokens = partition.part(window.x, window.y, window.height, window.width)
+            canvas = fit_canvas(pixels, "native")
+            one = self._predict([pixels], [canvas], [tokens], 0.0, max_detections, score_threshold, head)[0]
+            shift = np.array([window.x, window.y] * 2, dtype=np.float64)
+            finished[number] = WindowFound(
+                one.boxes + shift, one.scores, one.labels, one.timings.encoder, one.timings.head
+            )
+        found = {number: finished[number] for number in chosen}
+        merged = merged_windows(places, found, (frame.height, frame.width))
+        return Result(
+            merged.boxes,
+            merged.scores.astype(np.float32),
+            merged.labels,
+            self.names,
+            partition.tokens,
+            Timings(tokenized, sum(one.encoder for one in found.values()), sum(one.head for one in found.values())),
+            frame.picture(),
+            (len(chosen), len(places)),
+        )
 
     def _detect(
         self, pixels: Sequence[Pixels], reader: Tokenizer, max_detections: int, score_threshold: float, head: Head

@@ -263,7 +263,7 @@ def _reachable(gain: int, edge: NDArray[np.bool_], inside: int) -> bool:
 
 @lru_cache(maxsize=256)
 def _edge_gains(height: int, width: int, side: int, below: int, right: int, corner: int) -> NDArray[np.bool_]:
-    """Return flags: whether splits at a ragged edge, `height` x `width` cells beyond whole squares, add exactly g tokens.
+    """Return flags: whether splits at a ragged edge can add exactly g tokens; it is `height` and `width` cells wide.
 
     `side` is the side in cells of the squares that split independently: 4 for roots, 2 for the nodes of two scales.
     `below`, `right` and `corner` of them are cut by the lower edge, by the right one and by both.

@@ -115,8 +115,16 @@ class Tokens:
             raise InputError(f"crop: {width} x {height} px cut through {ROOT}-px roots")
         inside = (self.x >= x) & (self.x < x + width) & (self.y >= y) & (self.y < y + height)
         shift = np.int32(x), np.int32(y)
+        roots = slice(y // ROOT, -(-(y + height) // ROOT)), slice(x // ROOT, -(-(x + width) // ROOT))
         return Tokens(
-            self.x[inside] - shift[0], self.y[inside] - shift[1], self.sizes[inside], height, width, height, width
+            self.x[inside] - shift[0],
+            self.y[inside] - shift[1],
+            self.sizes[inside],
+            height,
+            width,
+            height,
+            width,
+            None if self.data is None else self.data[roots],
         )
 
     def overlay(self, image: Any) -> "Image.Image":
