@@ -28,9 +28,7 @@ def write_raster(path: Path, bands: NDArray[Any], **profile: Any) -> Path:
 def _write(path: Path, bands: NDArray[Any], profile: dict[str, Any]) -> None:
     count, height, width = bands.shape
     settings = {"driver": "GTiff", "crs": UTM33, "transform": NORTH_UP, **profile}
-    with rasterio.open(
-        path, "w", count=count, height=height, width=width, dtype=bands.dtype, **settings
-    ) as dataset:
+    with rasterio.open(path, "w", count=count, height=height, width=width, dtype=bands.dtype, **settings) as dataset:
         dataset.write(bands)
 
 
@@ -44,7 +42,8 @@ VRT = """<VRTDataset rasterXSize="{width}" rasterYSize="{height}">{head}
 
 VRT_BAND = """<VRTRasterBand dataType="Byte" band="{band}">
 <SimpleSource><SourceFilename relativeToVRT="{relative}">{source}</SourceFilename><SourceBand>{band}</SourceBand>
-<SrcRect xOff="0" yOff="0" xSize="{width}" ySize="{height}"/><DstRect xOff="0" yOff="0" xSize="{width}" ySize="{height}"/>
+<SrcRect xOff="0" yOff="0" xSize="{width}" ySize="{height}"/>
+<DstRect xOff="0" yOff="0" xSize="{width}" ySize="{height}"/>
 </SimpleSource></VRTRasterBand>
 """
 

@@ -166,7 +166,7 @@ def test_truncated_all_nodata_complex_and_large_blocks(tmp_path: Path, monkeypat
         pass
     monkeypatch.setattr(raster, "_LARGEST_BLOCK", 600 * 3 - 1)
     strips = write_raster(tmp_path / "strips.tif", np.zeros((1, 9, 600), np.uint8), blockysize=3)
-    with pytest.raises(InputError, match="blocks of 600 x 3 px.*TILED=YES"), open_raster(strips):
+    with pytest.raises(InputError, match=r"blocks of 600 x 3 px.*TILED=YES"), open_raster(strips):
         pass
 
 

@@ -277,6 +277,8 @@ class Pictures:
             try:
                 result = self.job.detect(frame, finished=log)
             except (VGTokError, RuntimeError, MemoryError) as error:
+                if log is not None and not len(log):
+                    log.remove()
                 raise InputError(str(error) if str(error).startswith(str(path)) else f"{item}: {error}") from None
             entry = record(item, result)
             place = getattr(frame, "place", None)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vgtok.cli.options import image_size
 from vgtok.errors import InputError
@@ -77,7 +78,16 @@ class Reading:
         elif self.bands is not None:
             raise InputError(f"{path}: --bands is for geo rasters ({', '.join(sorted(RASTER_SUFFIXES))})")
         else:
-            yield ArrayFrame(read_image(path, self.value_range))
+            yield ArrayFrame(self._photo(path))
+
+    def _photo(self, path: Path) -> NDArray[np.uint8]:
+        """Read an image that is no raster, or cannot be read as one for lack of the extra."""
+        try:
+            return read_image(path, self.value_range)
+        except InputError as error:
+            if path.suffix.lower() in RASTER_SUFFIXES and find_spec("rasterio") is None:
+                raise InputError(f"{error}; geo rasters need rasterio: pip install 'vgtok[geo]'") from None
+            raise
 
     def _is_geo(self, path: Path) -> bool:
         """Whether a TIFF or JPEG 2000 is read as a raster: it has a place on the map, is large, or no plain photo."""

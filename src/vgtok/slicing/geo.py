@@ -103,7 +103,8 @@ def write_geojson(path: Path, records: Iterable[Record]) -> None:
 def write_geopackage(path: Path, records: Iterable[Record]) -> None:
     """Write the detections of all georeferenced records in the coordinate systems of their rasters.
 
-    Rasters of one system share a layer: `detections`, and for each further system `detections_2`, ...
+    Rasters of one system share a layer: `detections`, and for each further system `detections_2`, ... Without any
+    georeferenced record there is no file.
     """
     from pyogrio.raw import write
 
@@ -112,6 +113,9 @@ def write_geopackage(path: Path, records: Iterable[Record]) -> None:
         shapes, rows = layers.setdefault(place.crs, ([], []))
         shapes.extend(map(_polygon, outlines(boxes, place)))
         rows.extend(_properties(entry, found) for found in entry["objects"])
+    if not layers:
+        path.unlink(missing_ok=True)
+        return
     with replacing(path) as draft:
         # pyogrio chooses by the ending and refuses a file that is there but empty.
         work = draft.with_name(f"{draft.name}.gpkg")
@@ -128,8 +132,7 @@ def write_geopackage(path: Path, records: Iterable[Record]) -> None:
                     crs=crs,
                     append=number > 1,
                 )
-            if layers:
-                work.replace(draft)
+            work.replace(draft)
         finally:
             work.unlink(missing_ok=True)
 
