@@ -21,7 +21,7 @@ from vgtok.study.slicing import duplicated
 from vgtok.tokenize.canvas import CanvasSize, fit_canvas
 
 BUDGET = 0.40
-SIZES = (Windows(1024, 640), Windows(1024, 640, overlap=256), Windows(1536, 896))
+SIZES = (Windows(1024, 640), Windows(1024, 640, overlap=256))
 """Windows small enough to give a canvas of 2048 x 1152 px many seams."""
 
 
