@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from vgtok.data.dataset import AnnotatedDataset
     from vgtok.detect.detector import Detector
     from vgtok.detect.result import Result
+    from vgtok.slicing.stream import StreamBudget
     from vgtok.tokenize.tokens import Tokens
 
 
@@ -73,6 +74,18 @@ class Job:
         """Return the annotated files of an input, by output."""
         return {kind: self.out / f"{name}.{end}{suffix}" for kind, end in ENDINGS.items() if kind in self.outputs}
 
+    def stream(self, earlier: Iterable[Mapping[str, Any]]) -> "StreamBudget | None":
+        """Return the budget of a stream that begins with the records of `earlier`; None if each image has its own."""
+        if self.settings.get("budget_over") != "stream":
+            return None
+        from vgtok.slicing.stream import StreamBudget
+
+        tokenizer = Tokenizer(budget=self.settings["budget"], canvas=self.detector.canvas)
+        stream = StreamBudget(self.settings["budget"], tokenizer=tokenizer)
+        for entry in earlier:
+            stream.book(entry["retained"])
+        return stream
+
     def detect(
         self,
         frame: Frame,
@@ -114,7 +127,10 @@ class Job:
         picture: Any = frame.picture()
         if kind is Output.tokens:
             if tokens is None:
-                reader = Tokenizer(budget=self.settings["budget"], canvas=self.reading.fitted(self.detector.canvas))
+                # What was kept of an image is its own exact budget.
+                streamed = self.settings.get("budget_over") == "stream"
+                budget = entry["retained"] if streamed else self.settings["budget"]
+                reader = Tokenizer(budget=budget, canvas=self.reading.fitted(self.detector.canvas))
                 whole = self.reading.windows(frame, self.detector.canvas) is None
                 tokens = (fit_frame(frame, reader)[1] if whole else partition_frame(frame, reader)).tokens
             picture = tokens.overlay(picture)
@@ -256,6 +272,7 @@ class Pictures:
     def __init__(self, job: Job, folders: AbstractSet[Path]) -> None:
         self.job = job
         self.journal = Journal(job.out / "journal.jsonl", job.settings, partial(_is_current, folders=folders))
+        self.stream = job.stream(self.journal.entries.values())
         self.resumed = 0
         self.items: list[str] = []
 
@@ -269,13 +286,15 @@ class Pictures:
             return
         seen = stamp(path)
         with self.job.reading.opened(path) as frame:
+            # A large frame is looked at coarsely for its share.
+            budget = None if self.stream is None else self.stream.share(frame.picture())
             log = None
             if self.job.reading.windows(frame, self.job.detector.canvas) is not None:
-                settings = {**self.job.settings, "source": str(path.absolute()), "stamp": seen}
+                settings = {**self.job.settings, "source": str(path.absolute()), "stamp": seen, "share": budget}
                 log = WindowLog(self.job.out / f"{name}.windows.jsonl", settings)
             # An image that exhausts memory or a kernel does not affect the next one.
             try:
-                result = self.job.detect(frame, finished=log)
+                result = self.job.detect(frame, budget=budget, finished=log)
             except (VGTokError, RuntimeError, MemoryError) as error:
                 if log is not None and not len(log):
                     log.remove()

@@ -23,11 +23,22 @@ class HeadName(StrEnum):
     atss = "atss"
 
 
+class BudgetOver(StrEnum):
+    """What a budget holds for: every image, or the mean over a stream of them."""
+
+    image = "image"
+    stream = "stream"
+
+
 _MODEL = "A shipped model, a saved model's folder, a Co-DETR checkpoint or a hub name."
 
 Budget = Annotated[float | None, typer.Option(help="Share of the dense grid to keep, exactly.")]
 ModelBudget = Annotated[
     float | None, typer.Option(help="Share of the dense grid to keep; 1 is dense (default: the model's).")
+]
+BudgetOverOption = Annotated[
+    BudgetOver,
+    typer.Option("--budget-over", help="image: each has the budget; stream: their mean has, busy ones get more."),
 ]
 Percentile = Annotated[float | None, typer.Option(help="Score threshold, as a percentile of the image's own scores.")]
 Table = Annotated[

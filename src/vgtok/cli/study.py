@@ -55,7 +55,7 @@ def study(
         list[str] | None,
         typer.Option(
             help="For accuracy studies: a model's folder, file, shipped or hub name (default: vgtok-tiny). Repeatable "
-            "for dense-epochs, which also takes a folder of checkpoints."
+            "for dense-epochs, which also takes a folder of checkpoints, and for slicer, which also takes YOLO files."
         ),
     ] = None,
     limit: Annotated[
@@ -64,6 +64,10 @@ def study(
     ] = None,
     head: Annotated[
         options.HeadName | None, typer.Option(help="For accuracy studies: prediction head (default: the model's).")
+    ] = None,
+    map_: Annotated[
+        list[str] | None,
+        typer.Option("--map", help="For slicer: DATA=MODEL+MODEL, classes that stand for one of the data; repeatable."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -78,7 +82,7 @@ def study(
         _coverage(out, json_)
         return
     chosen = load_study(name)
-    given = {"data": data, "frame": frame, "model": model, "limit": limit, "head": head}
+    given = {"data": data, "frame": frame, "model": model, "limit": limit, "head": head, "map": map_}
     _check_options(chosen, [option for option, value in given.items() if value])
     # With an image of the user's own no data set is opened, unless one is named.
     dataset = named_dataset(data, data_kinds(name)) if data or not frame else None
@@ -86,7 +90,14 @@ def study(
         # Studies of the tokenizer ask no more of a part than a folder of images has.
         dataset = evenly_spaced(cast(AnnotatedDataset, dataset), limit)
     inputs = Inputs(
-        dataset, workers or default_workers(), frame, out, tuple(model or ()), limit, head.value if head else None
+        dataset,
+        workers or default_workers(),
+        frame,
+        out,
+        tuple(model or ()),
+        limit,
+        head.value if head else None,
+        tuple(map_ or ()),
     )
 
     def kept() -> str:

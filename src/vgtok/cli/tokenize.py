@@ -6,10 +6,10 @@ A file that cannot be tokenized is reported in one line, and the others are stil
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -34,6 +34,9 @@ from vgtok.tokenize.retention import RetentionTable
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
 from vgtok.tokenize.tokens import Tokens
 
+if TYPE_CHECKING:
+    from vgtok.slicing.stream import StreamBudget
+
 _SHOWN_ROWS = 20
 _SHOWN_BUDGETS = (0.8, 0.7, 0.6, 0.4, 0.2)
 
@@ -50,6 +53,7 @@ class Output(StrEnum):
 def tokenize(
     images: Annotated[list[str], typer.Argument(help="Image files, folders or globs.")],
     budget: options.Budget = None,
+    budget_over: options.BudgetOverOption = options.BudgetOver.image,
     percentile: options.Percentile = None,
     table: options.Table = None,
     rank: options.Rank = SHIPPED_RANK,
@@ -72,6 +76,9 @@ def tokenize(
     reading = Reading.of(canvas, windows_over, bands, value_range)
     fitted = reading.fitted(DEFAULT_CANVAS)
     tokenizer = options.tokenizer_from(budget, percentile, table, rank, scorer, gate, splitter, fitted)
+    streamed = budget_over is options.BudgetOver.stream
+    if streamed and tokenizer.budget is None:
+        raise InputError("--budget-over: a stream needs --budget, without --percentile and --table")
     done: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
     errors = Console(stderr=True, soft_wrap=True)
@@ -88,6 +95,8 @@ def tokenize(
             Output.picture if name is Output.overlay else name for name in write or [Output.picture]
         }
         settings = {**asdict(tokenizer), **reading.settings(), "write": sorted(outputs)}
+        # Only if asked for, so that runs of earlier versions resume.
+        settings |= {"budget_over": "stream"} if streamed else {}
         if out is None:
             out = run_folder("tokenize", absolute_inputs(images), {**settings, "recursive": recursive})
         with locked(out / ".vgtok-lock", out):
@@ -119,6 +128,7 @@ def _tokenize_all(
     """Tokenize the files that are not in the journal of the folder; add the row of every file to `done`."""
     journal = Journal(job.out / "journal.jsonl", job.settings, _is_row)
     names = output_names(paths)
+    stream = _stream(job, journal)
 
     def kept() -> str:
         return f"{len(done)} of {len(paths)} images are finished and kept in {job.out}; run the same command to go on"
@@ -134,7 +144,7 @@ def _tokenize_all(
                     or not all(map(is_there, map(Path, entry["written"])))
                 ):
                     seen = stamp(path)
-                    entry = {**_tokenize_file(path, names[path], job), "stamp": seen}
+                    entry = {**_tokenize_file(path, names[path], job, stream), "stamp": seen}
                     journal.add(item, entry)
                 done.append({key: value for key, value in entry.items() if key not in ("item", "stamp")})
             except VGTokError as error:
@@ -156,10 +166,23 @@ def _is_row(entry: Mapping[str, Any]) -> bool:
     )
 
 
-def _tokenize_file(path: Path, name: str, job: _Job) -> dict[str, Any]:
+def _stream(job: _Job, journal: Journal) -> "StreamBudget | None":
+    """Return the budget over the stream that the journal begins; None if each image has its own."""
+    if "budget_over" not in job.settings:
+        return None
+    from vgtok.slicing.stream import StreamBudget
+
+    assert job.tokenizer.budget is not None
+    stream = StreamBudget(job.tokenizer.budget, tokenizer=job.tokenizer)
+    for entry in journal.entries.values():
+        stream.book(entry["retained"])
+    return stream
+
+
+def _tokenize_file(path: Path, name: str, job: _Job, stream: "StreamBudget | None") -> dict[str, Any]:
     with job.reading.opened(path) as frame:
         windowed = job.reading.windows(frame, DEFAULT_CANVAS) is not None
-        tokens = _tokens(frame, path, job.tokenizer, windowed=windowed)
+        tokens = _tokens(frame, path, job.tokenizer, stream, windowed=windowed)
         picture = frame.picture() if Output.picture in job.outputs else None
     written = []
     for output in sorted(job.outputs):
@@ -180,9 +203,12 @@ def _tokenize_file(path: Path, name: str, job: _Job) -> dict[str, Any]:
     }
 
 
-def _tokens(frame: Frame, path: Path, tokenizer: Tokenizer, *, windowed: bool) -> Tokens:
+def _tokens(frame: Frame, path: Path, tokenizer: Tokenizer, stream: "StreamBudget | None", *, windowed: bool) -> Tokens:
     if isinstance(frame, ArrayFrame) and not windowed:
-        return tokenizer(frame.pixels)
+        return tokenizer(frame.pixels) if stream is None else stream(frame.pixels)
+    if stream is not None:
+        # A large frame is looked at coarsely for its share.
+        tokenizer = replace(tokenizer, budget=stream.share(frame.picture()))
     try:
         return (partition_frame(frame, tokenizer) if windowed else fit_frame(frame, tokenizer)[1]).tokens
     except VGTokError as error:

@@ -133,7 +133,7 @@ class Inputs:
 
     Results are written to `out`, where long studies also keep what they need to resume. Accuracy studies run `models`
     with `head` (default: each model's own) on at most `limit` evenly spread images; for other studies the command takes
-    so many of the data set.
+    so many of the data set. `class_map` has classes of other models as `--map` spells them.
     """
 
     dataset: Dataset | None
@@ -143,6 +143,7 @@ class Inputs:
     models: tuple[str, ...] = ()
     limit: int | None = None
     head: Literal["query", "atss"] | None = None
+    class_map: tuple[str, ...] = ()
 
     @property
     def model(self) -> str:
@@ -212,7 +213,7 @@ class Result:
     read: Read | None = field(kw_only=True)
 
 
-Option = Literal["data", "frame", "model", "limit", "head"]
+Option = Literal["data", "frame", "model", "limit", "head", "map"]
 
 DETECTS: tuple[Option, ...] = ("data", "model", "limit", "head")
 """The options of a study that runs a detector over a data set."""
