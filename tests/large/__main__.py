@@ -88,14 +88,14 @@ def detect(raster: Path, out: Path) -> None:
         time.sleep(0.2)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    before = log.read_bytes()
+    before = whole_lines(log)
     print(f"killed after {finished(log)} windows and {time.perf_counter() - started:.0f} s", flush=True)
     started = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     # A run that resumes keeps the lines of the first; one that starts again has fewer for a while.
-    while process.poll() is None and log.is_file():
-        now = log.read_bytes() if log.is_file() else b""
-        assert not now or now.startswith(before[: before.rfind(b"\n")]), "the second run started again"
+    while process.poll() is None:
+        now = whole_lines(log)
+        assert now[: len(before)] == before[: len(now)] and (now or not log.is_file()), "the second run started again"
         time.sleep(0.5)
     stdout, _ = process.communicate()
     assert process.returncode == 0, "the second run failed"
@@ -111,9 +111,17 @@ def detect(raster: Path, out: Path) -> None:
     assert peak < MOST_MEMORY, f"{peak / 1e9:.2f} GB is more than {MOST_MEMORY / 1e9:.0f}"
 
 
+def whole_lines(log: Path) -> list[bytes]:
+    """Return the finished windows in a log: its whole lines but the first; none if it was just removed."""
+    try:
+        return log.read_bytes().split(b"\n")[1:-1]
+    except FileNotFoundError:
+        return []
+
+
 def finished(log: Path) -> int:
-    """Return the finished windows in a log: its lines but the first."""
-    return max(0, log.read_bytes().count(b"\n") - 1) if log.is_file() else 0
+    """Return the number of finished windows."""
+    return len(whole_lines(log))
 
 
 def compare(geojson: Path, truth: NDArray[np.float64]) -> None:
