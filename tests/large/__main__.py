@@ -95,7 +95,8 @@ def detect(raster: Path, out: Path) -> None:
     # A run that resumes keeps the lines of the first; one that starts again has fewer for a while.
     while process.poll() is None:
         now = whole_lines(log)
-        assert now[: len(before)] == before[: len(now)] and (now or not log.is_file()), "the second run started again"
+        assert now[: len(before)] == before[: len(now)], "the second run changed finished windows"
+        assert now or not log.is_file(), "the second run started again"
         time.sleep(0.5)
     stdout, _ = process.communicate()
     assert process.returncode == 0, "the second run failed"
