@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from vgtok.data.dataset import AnnotatedDataset
     from vgtok.detect.detector import Detector
     from vgtok.detect.result import Result
+    from vgtok.export.runtime import OnnxDetector
     from vgtok.slicing.stream import StreamBudget
+    from vgtok.slicing.windows import Windows
     from vgtok.tokenize.tokens import Tokens
 
 
@@ -63,7 +65,7 @@ class Job:
     `truth` is the data set whose annotated boxes are drawn too, `reading` how files are read.
     """
 
-    detector: "Detector"
+    detector: "Detector | OnnxDetector"
     settings: Mapping[str, Any]
     outputs: frozenset[Output]
     out: Path
@@ -98,7 +100,7 @@ class Job:
 
         `finished` holds the windows of the frame that an earlier run finished.
         """
-        windows = self.reading.windows(frame, self.detector.canvas)
+        windows = self.windows(frame)
         choices: dict[str, Any] = {
             "budget": self.settings["budget"] if budget is None else budget,
             "max_detections": self.settings["max_detections"],
@@ -106,9 +108,20 @@ class Job:
             "head": self.settings["head"],
         }
         canvas = self.reading.fitted(self.detector.canvas) if windows is None else windows
+        on_frame = getattr(self.detector, "on_frame", None)
+        if on_frame is None:
+            if self.reading.canvas is not None:
+                raise InputError("--canvas: this model reads images of one size only; leave the option out")
+            return self.detector(frame.read(0, 0, frame.height, frame.width)[0], **choices)
         if windows is None and isinstance(frame, ArrayFrame):
-            return self.detector(frame.pixels, canvas=canvas, **choices)
-        return self.detector.on_frame(frame, canvas=canvas, finished=finished, **choices)
+            read: Callable[..., Result] = self.detector
+            return read(frame.pixels, canvas=canvas, **choices)
+        result: Result = on_frame(frame, canvas=canvas, finished=finished, **choices)
+        return result
+
+    def windows(self, frame: Frame) -> "Windows | None":
+        """Return the windows a frame is read by; None if it is fitted to a canvas, as every one for an ONNX file is."""
+        return self.reading.windows(frame, self.detector.canvas) if hasattr(self.detector, "on_frame") else None
 
     def draw(
         self,
@@ -131,7 +144,7 @@ class Job:
                 streamed = self.settings.get("budget_over") == "stream"
                 budget = entry["retained"] if streamed else self.settings["budget"]
                 reader = Tokenizer(budget=budget, canvas=self.reading.fitted(self.detector.canvas))
-                whole = self.reading.windows(frame, self.detector.canvas) is None
+                whole = self.windows(frame) is None
                 tokens = (fit_frame(frame, reader)[1] if whole else partition_frame(frame, reader)).tokens
             picture = tokens.overlay(picture)
         drawn = self._annotated(picture, frame.width, entry["objects"], path)
@@ -289,7 +302,7 @@ class Pictures:
             # A large frame is looked at coarsely for its share.
             budget = None if self.stream is None else self.stream.share(frame.picture())
             log = None
-            if self.job.reading.windows(frame, self.job.detector.canvas) is not None:
+            if self.job.windows(frame) is not None:
                 settings = {**self.job.settings, "source": str(path.absolute()), "stamp": seen, "share": budget}
                 log = WindowLog(self.job.out / f"{name}.windows.jsonl", settings)
             # An image that exhausts memory or a kernel does not affect the next one.
