@@ -6,7 +6,6 @@ from vgtok.lazy import lazy_names
 
 if TYPE_CHECKING:
     from vgtok.slicing.frames import ArrayFrame, Frame, FramePartition, partition_frame
-    from vgtok.slicing.geo import write_geojson, write_geopackage
     from vgtok.slicing.guides import GUIDES, pixel_values, score_values, tile_order
     from vgtok.slicing.merge import Merged, cut_by_tile, merge_boxes
     from vgtok.slicing.onnx_yolo import YoloOnnx
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from vgtok.slicing.slicer import Slicer
     from vgtok.slicing.stream import StreamBudget
     from vgtok.slicing.tiles import Layout, lay_out
-    from vgtok.slicing.windows import Window, WindowFound, Windows, merged_windows
+    from vgtok.slicing.windows import WindowFound, Windows
 
 __all__ = [
     "GUIDES",
@@ -30,28 +29,23 @@ __all__ = [
     "Slicer",
     "Spent",
     "StreamBudget",
-    "Window",
     "WindowFound",
     "Windows",
     "YoloOnnx",
     "cut_by_tile",
     "lay_out",
     "merge_boxes",
-    "merged_windows",
     "open_raster",
     "partition_frame",
     "pixel_values",
     "score_values",
     "tile_order",
-    "write_geojson",
-    "write_geopackage",
 ]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "frames": ["ArrayFrame", "Frame", "FramePartition", "partition_frame"],
-        "geo": ["write_geojson", "write_geopackage"],
         "guides": ["GUIDES", "pixel_values", "score_values", "tile_order"],
         "merge": ["Merged", "cut_by_tile", "merge_boxes"],
         "onnx_yolo": ["YoloOnnx"],
@@ -60,6 +54,6 @@ __getattr__, __dir__ = lazy_names(
         "slicer": ["Slicer"],
         "stream": ["StreamBudget"],
         "tiles": ["Layout", "lay_out"],
-        "windows": ["Window", "WindowFound", "Windows", "merged_windows"],
+        "windows": ["WindowFound", "Windows"],
     },
 )
