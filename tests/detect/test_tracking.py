@@ -1,6 +1,7 @@
 """Tracking: identities of a rendered clip survive misses, jitter, flickering names, false alarms; replay is exact."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ class Frame:
     identities: NDArray[np.int64]
 
 
+@cache
 def panned_clip(seed: int = 7) -> list[Frame]:
     """A camera that pans over a rendered scene, in which every second object drives along: identities are known."""
     scene = render_scene(seed=seed, width=1280, height=640)
@@ -123,10 +125,10 @@ def test_a_list_without_tracking_scores_low(clip: list[Frame]) -> None:
     assert idf1(clip, listed) < 0.3
 
 
-@pytest.mark.parametrize("stop", [1, 57, 199])
+@pytest.mark.parametrize("stop", [1, 29, 59])
 def test_a_replayed_tracker_goes_on_as_if_never_stopped(clip: list[Frame], stop: int) -> None:
     random = np.random.default_rng(1)
-    frames = [detected(frame, random, 0.85) for frame in clip]
+    frames = [detected(frame, random, 0.85) for frame in clip[:60]]
     whole, resumed = Tracker(), Tracker()
     for frame in frames[:stop]:
         identities = whole.update(frame.boxes, frame.scores, frame.labels)

@@ -11,9 +11,10 @@ from rich.markup import escape
 
 from vgtok import __version__
 from vgtok.cli import bench, convert, detect, evaluate, models, serve, slice, study, tokenize, train
+from vgtok.cli.verbs import Verbs
 from vgtok.errors import RunInterruptedError, VGTokError, missing_package
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
+app = Verbs(pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.command("tokenize")(tokenize.tokenize)
 app.command("calibrate")(tokenize.calibrate)
 app.command("detect")(detect.detect)

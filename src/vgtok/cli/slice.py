@@ -18,7 +18,7 @@ from rich.markup import escape
 from vgtok.cli import options
 from vgtok.cli.detections import write_coco
 from vgtok.cli.inputs import absolute_inputs, find_inputs, output_names, passed_over_text
-from vgtok.cli.options import console_table, said_when_interrupted
+from vgtok.cli.options import print_rows, said_when_interrupted
 from vgtok.data.dataset import IMAGE_SUFFIXES
 from vgtok.defaults import DEFAULT_SCORE
 from vgtok.errors import InputError, VGTokError
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from vgtok.slicing.sliced import Sliced
     from vgtok.slicing.slicer import Slicer
 
-_SHOWN_ROWS = 20
 _FIGURES = ("read", "tiles", "megapixels", "ms")
 
 
@@ -241,12 +240,8 @@ def _report(
             f"{row['megapixels']:.2f}",
             f"{row['ms']:.0f}",
         )
-        for row in rows[:_SHOWN_ROWS]
+        for row in rows
     ]
-    console = Console()
-    columns = ("image", "found", "tiles read", "megapixels", "ms")
-    console.print(console_table(f"detections written to {job.out}", columns, cells))
-    if len(rows) > _SHOWN_ROWS:
-        console.print(f"... and {len(rows) - _SHOWN_ROWS} more")
+    print_rows(f"detections written to {job.out}", ("image", "found", "tiles read", "megapixels", "ms"), cells)
     if resumed:
-        console.print(f"{resumed} {'image was' if resumed == 1 else 'images were'} finished before this run")
+        Console().print(f"{resumed} {'image was' if resumed == 1 else 'images were'} finished before this run")

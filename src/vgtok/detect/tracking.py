@@ -187,12 +187,13 @@ class Tracker:
         self, boxes: NDArray[np.float64], scores: NDArray[np.floating[Any]], identities: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Return the strong detections without identity, best first, each object once."""
+        named = boxes[identities != UNTRACKED]
+        able = np.flatnonzero((identities == UNTRACKED) & (scores >= self.score_threshold))
         chosen: list[int] = []
-        able = (identities == UNTRACKED) & (scores >= self.score_threshold)
-        for place in np.argsort(-scores, kind="stable"):
-            others = [*np.flatnonzero(identities != UNTRACKED), *chosen]
-            if able[place] and not (others and iou(boxes[None, place], boxes[others]).max() >= _DUPLICATE):
-                chosen.append(int(place))
+        for place in able[np.argsort(-scores[able], kind="stable")].tolist():
+            others = np.concatenate([named, boxes[chosen]])
+            if not len(others) or iou(boxes[None, place], others).max() < _DUPLICATE:
+                chosen.append(place)
         return np.array(chosen, dtype=np.int64)
 
     @staticmethod

@@ -66,7 +66,7 @@ def score_values(
 def tile_order(values: Mapping[str, NDArray[np.float64]], guide: Guide) -> NDArray[np.int64]:
     """Return the (T,) tiles, the one most worth reading first; of equal tiles the one of more fine tokens.
 
-    `values` holds what each guide gave, by its name. 'both' orders by a mean of each tile's shares of the two totals, so
+    `values` holds what each guide gave, by its name. 'both' orders by a mean of each tile's shares of the totals, so
     that where a coarse pass found nothing the pixels decide.
     """
     if guide not in GUIDES:
