@@ -50,6 +50,7 @@ def detect(
     score_threshold: Annotated[float, typer.Option(help="Leave out detections with a lower score.")] = DEFAULT_SCORE,
     max_detections: Annotated[int, typer.Option(min=1, help="Maximum detections per image or frame.")] = 1000,
     head: options.Head = None,
+    sparse_head: options.SparseHead = None,
     write: Annotated[
         list[Output] | None,
         typer.Option(
@@ -65,6 +66,8 @@ def detect(
     windows_over: options.WindowsOver = LARGEST_WHOLE,
     bands: options.Bands = None,
     value_range: options.ValueRange = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
     recursive: options.Recursive = False,
     seconds: Annotated[float, typer.Option(min=0.1, help="Seconds to record of a camera.")] = 10,
     out: options.Out = None,
@@ -97,7 +100,7 @@ def detect(
     # Check once what would fail for every image: the budget here, the head below.
     if budget is not None:
         Tokenizer(budget=budget)
-    detector, place = _opened(model, head)
+    detector, place = _opened(model, head, device, dtype, sparse_head)
     budget = detector.budget if budget is None else budget
     settings = {
         "model": model,
@@ -112,6 +115,8 @@ def detect(
         **({"track": True} if track else {}),
         **({"truth": truth} if truth else {}),
         **reading.settings(),
+        **({"sparse_head": True} if getattr(detector, "sparse_head", False) else {}),
+        **({} if (precision := getattr(detector, "precision", "float32")) == "float32" else {"dtype": precision}),
     }
     # What a camera shows is never the same again.
     clock = datetime.now(UTC).isoformat() if found.cameras else ""
@@ -144,7 +149,9 @@ def _shown_name(row: Mapping[str, Any]) -> str:
     return f"{row['input']}\n{row['canvas']}" if row.get("canvas", "").endswith("windows") else str(row["input"])
 
 
-def _opened(model: str, head: HeadName | None) -> "tuple[Detector | OnnxDetector, Path]":
+def _opened(
+    model: str, head: HeadName | None, device: str, dtype: str, sparse_head: bool | None
+) -> "tuple[Detector | OnnxDetector, Path]":
     """Return a detector with the head that is asked for, and the file or folder it came from."""
     if Path(model).suffix.lower() == ".onnx":
         from vgtok.export.runtime import OnnxDetector
@@ -152,7 +159,9 @@ def _opened(model: str, head: HeadName | None) -> "tuple[Detector | OnnxDetector
         return OnnxDetector(model), Path(model)
     from vgtok.detect.loading import load, shipped_models
 
-    detector = load(model)
+    detector = load(model, device=device, dtype=dtype)
+    if sparse_head is not None:
+        detector.sparse_head = sparse_head
     if head is HeadName.atss and "atss" not in detector.model.config.auxiliary:
         raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
     return detector, shipped_models().get(model, Path(model))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +18,15 @@ from vgtok.errors import InputError
 from vgtok.journal import Journal, is_number
 from vgtok.slicing.frames import ArrayFrame, Frame
 from vgtok.slicing.raster import PERCENTILES, RASTER_SUFFIXES, open_raster
-from vgtok.slicing.windows import LARGEST_WHOLE, WindowFound, Windows
+from vgtok.slicing.windows import LARGEST_WHOLE, CanvasChoice, WindowFound, Windows, fitted_canvas, windows_for
 from vgtok.tokenize.canvas import CanvasSize, header_size, read_image
-
-if TYPE_CHECKING:
-    from vgtok.detect.detector import CanvasChoice
 
 
 @dataclass(frozen=True)
 class Reading:
     """The options of reading: `canvas` None fits frames up to `windows_over` px a side and reads others by windows."""
 
-    canvas: "CanvasChoice | None" = None
+    canvas: CanvasChoice | None = None
     windows_over: int = LARGEST_WHOLE
     bands: tuple[int, ...] | None = None
     value_range: tuple[float, float] | None = None
@@ -55,16 +52,11 @@ class Reading:
 
     def windows(self, frame: Frame, canvas: CanvasSize) -> Windows | None:
         """Return the windows to read a frame by, of the size of a model's canvas; None to fit it to a canvas."""
-        if isinstance(self.canvas, Windows):
-            return self.canvas
-        large = self.canvas is None and max(frame.height, frame.width) > self.windows_over
-        return Windows.like(canvas) if large or self.canvas == "windows" else None
+        return windows_for(self.canvas, canvas, (frame.height, frame.width), self.windows_over)
 
     def fitted(self, canvas: CanvasSize) -> CanvasSize:
         """Return the canvas for frames that are not read by windows: the one asked for, or that of the model."""
-        if self.canvas is None or isinstance(self.canvas, Windows) or self.canvas == "windows":
-            return canvas
-        return self.canvas
+        return fitted_canvas(self.canvas, canvas)
 
     @contextmanager
     def opened(self, path: Path) -> Iterator[Frame]:
@@ -161,7 +153,7 @@ def _is_window(entry: Mapping[str, Any]) -> bool:
     )
 
 
-def _canvas(text: str) -> "CanvasChoice":
+def _canvas(text: str) -> CanvasChoice:
     """Parse --canvas: WIDTHxHEIGHT, native, windows or windows:WIDTHxHEIGHT."""
     name, colon, size = text.partition(":")
     if name == "windows":

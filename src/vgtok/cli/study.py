@@ -69,6 +69,13 @@ def study(
         list[str] | None,
         typer.Option("--map", help="For slicer: DATA=MODEL+MODEL, classes that stand for one of the data; repeatable."),
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="For accuracy studies: cpu, cuda, cuda:N or mps (default: a GPU if there is one)."),
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="For accuracy studies: float32, float16 or bfloat16 (default: float32).")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Output folder of all studies, which share detections (default: vgtok-runs/study)."),
@@ -82,7 +89,16 @@ def study(
         _coverage(out, json_)
         return
     chosen = load_study(name)
-    given = {"data": data, "frame": frame, "model": model, "limit": limit, "head": head, "map": map_}
+    given = {
+        "data": data,
+        "frame": frame,
+        "model": model,
+        "limit": limit,
+        "head": head,
+        "map": map_,
+        "device": device,
+        "dtype": dtype,
+    }
     _check_options(chosen, [option for option, value in given.items() if value])
     # With an image of the user's own no data set is opened, unless one is named.
     dataset = named_dataset(data, data_kinds(name)) if data or not frame else None
@@ -98,6 +114,8 @@ def study(
         limit,
         head.value if head else None,
         tuple(map_ or ()),
+        device or "auto",
+        dtype or "float32",
     )
 
     def kept() -> str:

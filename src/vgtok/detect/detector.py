@@ -5,22 +5,26 @@ It hides the canvas, the tokens and batching. The budget is an argument of each 
 
 import logging
 import time
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS, DEFAULT_SCORE
+from vgtok.detect.by_windows import detect_by_windows, detect_fitted
 from vgtok.detect.config import MAX_DETECTIONS, Auxiliary, Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.result import Result, Timings, read_images
+from vgtok.encode.precision import convert_weights, dtype_name, find_device, find_dtype, running_in
 from vgtok.errors import InputError
-from vgtok.slicing.frames import ArrayFrame, Frame, fit_frame, partition_frame
-from vgtok.slicing.windows import LARGEST_WHOLE, WindowFound, Windows, merged_windows
+from vgtok.slicing.frames import ArrayFrame, Frame
+from vgtok.slicing.windows import CanvasChoice, WindowFound, fitted_canvas, windows_for
 from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, fit_canvas
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -29,18 +33,16 @@ from vgtok.tokenize.tokens import Tokens
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 """(H, W, 3) RGB of an image."""
 
-CanvasChoice = CanvasSize | Windows | Literal["windows"]
-"""How an image is read: fitted to a size, at its own size as a whole ('native'), or at its own size by windows."""
-
 _LOG = logging.getLogger(__name__)
 
 
 class Detector:
     """A Co-DETR together with its canvas, its retention table and its license note.
 
-    `head` and `budget` are the defaults of each call: the head that predicts, and the share of tokens an image is read
-    at. A default budget of 1 means that the model was never trained on coarse tokens. `evaluations` are the rows of the
-    table of results in the model card, column to value.
+    `head`, `budget` and `sparse_head` are the defaults of each call: the head that predicts, the share of tokens an
+    image is read at, and whether the head computes fewer positions too. A default budget of 1 means that the model was
+    never trained on coarse tokens. `evaluations` are the rows of the table of results in the model card, column to
+    value.
 
     >>> detector = vgtok.load("model")                    # doctest: +SKIP
     >>> result = detector("frame.jpg", budget=0.40)       # doctest: +SKIP
@@ -57,6 +59,7 @@ class Detector:
         evaluations: Sequence[Mapping[str, Any]] = (),
         head: Head = "query",
         budget: float = DEFAULT_BUDGET,
+        sparse_head: bool = False,
     ) -> None:
         if not 0 < budget <= 1:
             raise InputError(f"budget: {budget} is not a share above 0 and up to 1")
@@ -67,13 +70,16 @@ class Detector:
         self.evaluations = tuple(evaluations)
         self.head = self.model.check_head(head)
         self.budget = budget
+        self.sparse_head = sparse_head
+        self.dtype = torch.float32
         self._warned = False
 
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, revision: str | None = None) -> "Detector":
-        """Load a detector of this library by folder, shipped name or hub name, on the CPU; reads only safetensors.
+        """Load a detector of this library by folder, shipped name or hub name; reads only safetensors.
 
-        `vgtok.load` also reads released Co-DETR checkpoints, and uses the GPU if there is one.
+        It runs on the CPU in float32. `vgtok.load` also reads released Co-DETR checkpoints, and selects device and
+        precision.
         """
         from vgtok.detect.loading import from_pretrained
 
@@ -114,14 +120,34 @@ class Detector:
         return self.model.config.names
 
     @property
+    def precision(self) -> str:
+        """The name of `dtype`: float32, float16 or bfloat16."""
+        return dtype_name(self.dtype)
+
+    @property
     def device(self) -> torch.device:
         """The device of the weights."""
         return next(self.model.parameters()).device
 
-    def to(self, device: str | torch.device) -> "Detector":
-        """Move the model to a device and return the detector."""
-        self.model.to(device)
+    def to(self, device: str | torch.device, dtype: str | torch.dtype | None = None) -> "Detector":
+        """Move the model to a device, convert its weights to a precision if one is given, and return the detector.
+
+        Both as in `vgtok.load`. The conversion to half precision cannot be undone.
+        """
+        place = find_device(device)
+        chosen = self.dtype if dtype is None else find_dtype(dtype, place)
+        if chosen is not self.dtype and self.dtype is not torch.float32:
+            raise InputError(f"dtype: this model was converted to {self.precision} before; load it again")
+        self.model.to(place)
+        convert_weights(self.model, chosen)
+        self.dtype = chosen
         return self
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Enter inference in the detector's precision; parts of `model` may then be called."""
+        with torch.inference_mode(), running_in(self.dtype, self.device):
+            yield
 
     def calibrated_tokenizer(self, budget: float, **settings: Any) -> Tokenizer:
         """Return the percentile tokenizer that keeps `budget` on average over the model's own retention table."""
@@ -141,6 +167,7 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
+        sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
         canvas: CanvasChoice | None = None,
     ) -> list[Result]: ...
@@ -155,6 +182,7 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
+        sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
         canvas: CanvasChoice | None = None,
     ) -> Result: ...
@@ -168,6 +196,7 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
+        sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
         canvas: CanvasChoice | None = None,
     ) -> Result | list[Result]:
@@ -175,8 +204,9 @@ class Detector:
 
         Give either `budget`, the share of the dense grid each image is read at [default: the model's], or a
         `tokenizer` of your own, whose canvas is then used. A budget of 1 runs the dense model. `head` selects the head
-        that predicts [default: the model's]. Detections below `score_threshold` are left out; 0 keeps all, as
-        evaluation does. `value_range` is the (low, high) of black and white; floats need it.
+        that predicts [default: the model's]. With `sparse_head` the head computes as many positions of its finest level
+        for a coarse token as for a fine one [default: the model's]. Detections below `score_threshold` are left out; 0
+        keeps all, as evaluation does. `value_range` is the (low, high) of black and white; floats need it.
 
         `canvas` says how images are read [default: fitted to the model's canvas, but by windows if a side exceeds 4096
         px]. By windows, the budget is spent over the whole image, and `max_detections` holds in each window.
@@ -186,15 +216,23 @@ class Detector:
                 raise InputError(f"{name}: a tokenizer brings its own; give either {name}= or tokenizer=")
         chosen = self.model.check_head(head or self.head)
         pixels = read_images(images, max_detections, value_range)
+        sparse = self.sparse_head if sparse_head is None else sparse_head
         share = self.budget if budget is None else budget
-        windows = [None if tokenizer else self._windows(canvas, image.shape) for image in pixels]
-        reader = tokenizer or Tokenizer(share, canvas=self._fitted(canvas))
+        windows = [None if tokenizer else windows_for(canvas, self.canvas, image.shape) for image in pixels]
+        reader = tokenizer or Tokenizer(share, canvas=fitted_canvas(canvas, self.canvas))
         whole = [image for image, parts in zip(pixels, windows, strict=True) if parts is None]
-        fits = iter(self._detect(whole, reader, max_detections, score_threshold, chosen))
+        fits = iter(self._detect(whole, reader, max_detections, score_threshold, chosen, sparse))
+        predict = partial(
+            self._predict_one,
+            max_detections=max_detections,
+            score_threshold=score_threshold,
+            head=chosen,
+            sparse_head=sparse,
+        )
         results = [
             next(fits)
             if parts is None
-            else self._by_windows(ArrayFrame(image), parts, reader, max_detections, score_threshold, chosen, {})
+            else detect_by_windows(ArrayFrame(image), parts, reader, predict, {}, self.names)
             for image, parts in zip(pixels, windows, strict=True)
         ]
         return results if isinstance(images, list | tuple) else results[0]
@@ -207,6 +245,7 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
+        sparse_head: bool | None = None,
         canvas: CanvasChoice | None = None,
         finished: MutableMapping[int, WindowFound] | None = None,
     ) -> Result:
@@ -215,81 +254,66 @@ class Detector:
         The arguments are those of a call. `finished` holds the windows that an earlier call finished, by number; every
         further one is added to it.
         """
-        share, chosen = self.budget if budget is None else budget, self.model.check_head(head or self.head)
-        reader = Tokenizer(share, canvas=self._fitted(canvas))
-        windows = self._windows(canvas, (frame.height, frame.width))
-        if windows is not None:
-            known = {} if finished is None else finished
-            return self._by_windows(frame, windows, reader, max_detections, score_threshold, chosen, known)
-        started = time.perf_counter()
-        fitted, partition = fit_frame(frame, reader)
-        tokenized = time.perf_counter() - started
-        tokens = [partition.whole()]
-        found = self._predict([frame.picture()], [fitted], tokens, tokenized, max_detections, score_threshold, chosen)
-        return replace(found[0], tokens=partition.tokens)
+        predict = partial(
+            self._predict_one,
+            max_detections=max_detections,
+            score_threshold=score_threshold,
+            head=self.model.check_head(head or self.head),
+            sparse_head=self.sparse_head if sparse_head is None else sparse_head,
+        )
+        reader = Tokenizer(self.budget if budget is None else budget, canvas=fitted_canvas(canvas, self.canvas))
+        windows = windows_for(canvas, self.canvas, (frame.height, frame.width))
+        if windows is None:
+            return detect_fitted(frame, reader, predict)
+        return detect_by_windows(frame, windows, reader, predict, {} if finished is None else finished, self.names)
 
-    def _windows(self, canvas: CanvasChoice | None, shape: Sequence[int]) -> Windows | None:
-        """Return the windows to read an image of shape (height, width, ...) by; None to fit it to a canvas."""
-        if isinstance(canvas, Windows):
-            return canvas
-        large = canvas is None and max(shape[:2]) > LARGEST_WHOLE
-        return Windows.like(self.canvas) if large or canvas == "windows" else None
-
-    def _fitted(self, canvas: CanvasChoice | None) -> CanvasSize:
-        """Return the canvas images are fitted to that are not read by windows."""
-        return self.canvas if canvas is None or isinstance(canvas, Windows) or canvas == "windows" else canvas
-
-    def _by_windows(
+    def _predict_one(
         self,
-        frame: Frame,
-        windows: Windows,
+        image: Pixels,
+        canvas: Canvas,
+        tokens: Tokens,
+        *,
+        max_detections: int,
+        score_threshold: float,
+        head: Head,
+        sparse_head: bool,
+    ) -> Result:
+        """Return the result of one image on its canvas."""
+        return self._predict([image], [canvas], [tokens], 0.0, max_detections, score_threshold, head, sparse_head)[0]
+
+    def _detect(
+        self,
+        pixels: Sequence[Pixels],
         reader: Tokenizer,
         max_detections: int,
         score_threshold: float,
         head: Head,
-        finished: MutableMapping[int, WindowFound],
-    ) -> Result:
-        """Partition the whole frame, then detect in the windows that show something, one after another."""
-        started = time.perf_counter()
-        partition = partition_frame(frame, reader)
-        tokenized = 1000 * (time.perf_counter() - started)
-        places = windows.over(frame.height, frame.width)
-        chosen = [number for number, window in enumerate(places) if partition.shows_something(*window.core)]
-        for number in chosen:
-            window = places[number]
-            if number in finished:
-                continue
-            pixels, _ = frame.read(window.x, window.y, window.height, window.width)
-            tokens = partition.part(window.x, window.y, window.height, window.width)
-            canvas = fit_canvas(pixels, "native")
-            one = self._predict([pixels], [canvas], [tokens], 0.0, max_detections, score_threshold, head)[0]
-            shift = np.array([window.x, window.y] * 2, dtype=np.float64)
-            finished[number] = WindowFound(
-                one.boxes + shift, one.scores, one.labels, one.timings.encoder, one.timings.head
-            )
-        found = {number: finished[number] for number in chosen}
-        merged = merged_windows(places, found, (frame.height, frame.width))
-        return Result(
-            merged.boxes,
-            merged.scores.astype(np.float32),
-            merged.labels,
-            self.names,
-            partition.tokens,
-            Timings(tokenized, sum(one.encoder for one in found.values()), sum(one.head for one in found.values())),
-            frame.picture(),
-            (len(chosen), len(places)),
-        )
-
-    def _detect(
-        self, pixels: Sequence[Pixels], reader: Tokenizer, max_detections: int, score_threshold: float, head: Head
+        sparse_head: bool,
     ) -> list[Result]:
         if not pixels:
             return []
         started = time.perf_counter()
         canvases = [fit_canvas(image, reader.canvas) for image in pixels]
-        tokens = [reader.partition(canvas) for canvas in canvases]
+        tokens = self._partition(canvases, reader)
         tokenized = time.perf_counter() - started
-        return self._predict(pixels, canvases, tokens, tokenized, max_detections, score_threshold, head)
+        return self._predict(pixels, canvases, tokens, tokenized, max_detections, score_threshold, head, sparse_head)
+
+    def _partition(self, canvases: Sequence[Canvas], reader: Tokenizer) -> list[Tokens]:
+        """Partition canvases: on a GPU there, in one batch per size, to the same tokens."""
+        if self.device.type != "cuda":
+            return [reader.partition(canvas) for canvas in canvases]
+        tokens: dict[int, Tokens] = {}
+        by_size: dict[tuple[int, ...], list[int]] = {}
+        for number, canvas in enumerate(canvases):
+            by_size.setdefault(canvas.image.shape, []).append(number)
+        for numbers in by_size.values():
+            found = reader.batch(torch.stack([self._pixels(canvases[number]) for number in numbers]))
+            for number, partition in zip(numbers, found, strict=True):
+                canvas = canvases[number]
+                tokens[number] = replace(
+                    partition, source_height=canvas.source_height, source_width=canvas.source_width
+                )
+        return [tokens[number] for number in range(len(canvases))]
 
     def on_canvas(
         self,
@@ -305,7 +329,7 @@ class Detector:
         Use it for many partitions of one image: reading, resizing and scoring then run once. `timings.tokenizer` is 0.
         """
         chosen = self.model.check_head(head or self.head)
-        return self._predict([image], [canvas], [tokens], 0.0, max_detections, 0.0, chosen)[0]
+        return self._predict([image], [canvas], [tokens], 0.0, max_detections, 0.0, chosen, self.sparse_head)[0]
 
     def _predict(
         self,
@@ -316,15 +340,17 @@ class Detector:
         max_detections: int,
         score_threshold: float,
         head: Head,
+        sparse_head: bool,
     ) -> list[Result]:
         """Return the results of images on their canvases; `tokenized` is the seconds their partitions took."""
         self._warn_of_coarse_tokens(tokens)
-        with torch.inference_mode():
+        with self.running():
             marks = [self._now()]
             maps = self.model.encoder([self._pixels(canvas) for canvas in canvases], tokens).maps
             marks.append(self._now())
             sizes = [(partition.height, partition.width) for partition in tokens]
-            predictions = self.model.predict_maps(maps, sizes, max_detections, head)
+            sites = self.model.sites(maps, tokens) if sparse_head else None
+            predictions = self.model.predict_maps(maps, sizes, max_detections, head, sites)
             marks.append(self._now())
         share = 1000 / len(pixels)
         timings = Timings(tokenized * share, (marks[1] - marks[0]) * share, (marks[2] - marks[1]) * share)

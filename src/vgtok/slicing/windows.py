@@ -7,6 +7,7 @@ half its center lies in; boxes that both halves claim are merged.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +60,28 @@ class Windows:
             for top, bottom, y0, y1, v0, v1 in _spans(height, self.height, self.overlap)
             for left, right, x0, x1, u0, u1 in _spans(width, self.width, self.overlap)
         ]
+
+
+CanvasChoice = CanvasSize | Windows | Literal["windows"]
+"""How an image is read: fitted to a size, at its own size as a whole ('native'), or at its own size by windows."""
+
+
+def windows_for(
+    choice: CanvasChoice | None, canvas: CanvasSize, shape: Sequence[int], windows_over: int = LARGEST_WHOLE
+) -> Windows | None:
+    """Return the windows to read an image of shape (height, width, ...) by; None to fit it to a canvas.
+
+    `canvas` is the model's own. Without a choice, images with a side above `windows_over` are read by windows.
+    """
+    if isinstance(choice, Windows):
+        return choice
+    large = choice is None and max(shape[:2]) > windows_over
+    return Windows.like(canvas) if large or choice == "windows" else None
+
+
+def fitted_canvas(choice: CanvasChoice | None, canvas: CanvasSize) -> CanvasSize:
+    """Return the canvas for images that are not read by windows: the one chosen, or `canvas`, the model's own."""
+    return canvas if choice is None or isinstance(choice, Windows) or choice == "windows" else choice
 
 
 @dataclass(frozen=True)

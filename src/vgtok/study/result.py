@@ -132,8 +132,8 @@ class Inputs:
     """What a study runs on: a data set, a number of processes and, for the figures, the image to show (`frame`).
 
     Results are written to `out`, where long studies also keep what they need to resume. Accuracy studies run `models`
-    with `head` (default: each model's own) on at most `limit` evenly spread images; for other studies the command takes
-    so many of the data set. `class_map` has classes of other models as `--map` spells them.
+    with `head` (default: each model's own) on at most `limit` evenly spread images, on `device` in `dtype`; for other
+    studies the command takes so many of the data set. `class_map` has classes of other models as `--map` spells them.
     """
 
     dataset: Dataset | None
@@ -144,6 +144,8 @@ class Inputs:
     limit: int | None = None
     head: Literal["query", "atss"] | None = None
     class_map: tuple[str, ...] = ()
+    device: str = "auto"
+    dtype: str = "float32"
 
     @property
     def model(self) -> str:
@@ -213,9 +215,9 @@ class Result:
     read: Read | None = field(kw_only=True)
 
 
-Option = Literal["data", "frame", "model", "limit", "head", "map"]
+Option = Literal["data", "frame", "model", "limit", "head", "map", "device", "dtype"]
 
-DETECTS: tuple[Option, ...] = ("data", "model", "limit", "head")
+DETECTS: tuple[Option, ...] = ("data", "model", "limit", "head", "device", "dtype")
 """The options of a study that runs a detector over a data set."""
 
 
