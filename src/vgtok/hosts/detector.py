@@ -18,6 +18,7 @@ from vgtok.hosts.adapters import Host
 from vgtok.hosts.predictions import Predictions
 from vgtok.hosts.preprocessing import Prepared, Preprocessing
 from vgtok.hosts.wrapping import Wrapped, given_partitions, wrap
+from vgtok.slicing.windows import CanvasChoice
 from vgtok.tokenize.canvas import Canvas, CanvasSize, fit_canvas
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokens import Tokens
@@ -82,6 +83,15 @@ class HostDetector(Detector):
     ) -> str:
         """Refuse: transformers uploads its models."""
         raise InputError(f"push_to_hub: {_ONLY_TRANSFORMERS.format(method='push_to_hub')}")
+
+    # Its processor fits every image to one size: no frame is read in parts.
+    on_frame = None  # type: ignore[assignment]
+
+    def _windows(self, canvas: CanvasChoice | None, shape: Sequence[int]) -> None:
+        if canvas is not None and canvas != self.canvas:
+            raise InputError(
+                f"canvas: the processor of a {self.host.name} decides the size of its images; leave it out"
+            )
 
     def _check_head(self, head: Head | None) -> Head:
         if head not in (None, "query"):
