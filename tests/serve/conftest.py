@@ -41,7 +41,7 @@ def served(*arguments: object, errors: Path, shipped: bool = True, warning: str 
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with errors.open("w") as log:
         process = subprocess.Popen(
-            [*command, *map(str, arguments), "--port", "0", "--json"],
+            [*command, *map(str, arguments), "--dtype", "float32", "--port", "0", "--json"],
             stdout=subprocess.PIPE, stderr=log, text=True, env=environment,
         )  # fmt: skip
         try:

@@ -18,14 +18,15 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from vgtok.cli import options
-from vgtok.cli.detections import PARTS, Job, Output, Pictures, write_coco, write_csv
+from vgtok.cli.detections import PARTS, File, Job, Output, Pictures, write_coco, write_csv
 from vgtok.cli.inputs import absolute_inputs, find_inputs, output_names, passed_over_text
-from vgtok.cli.options import HeadName, console_table, said_when_interrupted
+from vgtok.cli.loading import check_head, model_stamp, open_detector
+from vgtok.cli.options import console_table, said_when_interrupted
 from vgtok.cli.video import VIDEO_SUFFIXES, Video, check_camera, count_frames, is_video, logged_frames, record_camera
 from vgtok.data.dataset import IMAGE_SUFFIXES, open_annotated
 from vgtok.defaults import DEFAULT_MODEL, DEFAULT_SCORE
 from vgtok.errors import InputError, VGTokError
-from vgtok.files import locked, stamp
+from vgtok.files import locked
 from vgtok.parallel import progress_bar
 from vgtok.runs import run_folder
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -58,8 +59,6 @@ def detect(
     json_: options.Json = False,
 ) -> None:
     """Detect objects at a token budget. Run the same command to resume an interrupted run."""
-    from vgtok.detect.loading import load, shipped_models
-
     errors = Console(stderr=True, soft_wrap=True)
     failed: list[dict[str, str]] = []
 
@@ -83,14 +82,12 @@ def detect(
     # Check once what would fail for every image: the budget here, the head below.
     if budget is not None:
         Tokenizer(budget=budget)
-    detector = load(model, device=device, dtype=dtype)
+    detector = open_detector(model, device, dtype)
     budget = detector.budget if budget is None else budget
-    if head is HeadName.atss and "atss" not in detector.model.config.auxiliary:
-        raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
-    place = shipped_models().get(model, Path(model))
+    check_head(detector, head, model)
     settings = {
         "model": model,
-        "weights": stamp(place / "config.json" if place.is_dir() else place),
+        "weights": model_stamp(model),
         "budget": budget,
         "score_threshold": score_threshold,
         "max_detections": max_detections,
@@ -134,21 +131,20 @@ def _detect_all(job: Job, paths: Sequence[Path], fail: Callable[[str, str], None
             "to go on"
         )
 
+    def file(path: Path) -> File:
+        # The file's name, or its path if another file has the same name.
+        return File(path, path.as_posix() if shared[path.name] > 1 else path.name, names[path])
+
     with said_when_interrupted(kept), progress_bar() as progress:
         task = progress.add_task("detecting", total=total)
-        for path in paths:
-            # The file's name, or its path if another file has the same name.
-            item = path.as_posix() if shared[path.name] > 1 else path.name
+        stills = [file(path) for path in paths if not is_video(path)]
+        pictures.detect(stills, partial(progress.advance, task), fail)
+        for one in map(file, filter(is_video, paths)):
             try:
-                if is_video(path):
-                    video = Video(job, path, item, names[path])
-                    videos.append(video)
-                    _detect_video(video, progress, task)
-                else:
-                    pictures.detect(path, item, names[path])
-                    progress.advance(task)
+                videos.append(video := Video(job, *one))
+                _detect_video(video, progress, task)
             except VGTokError as error:
-                fail(item, str(error))
+                fail(one.item, str(error))
     return pictures, videos
 
 

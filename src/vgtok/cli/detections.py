@@ -2,28 +2,30 @@
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vgtok.cli.pipeline import ahead, behind, in_groups
+from vgtok.detect.result import Prepared, picture_bytes
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import is_there, replacing, stamp, write_bytes
 from vgtok.journal import Journal, is_number
-from vgtok.tokenize.canvas import read_image
 from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from PIL import Image
 
+    from vgtok.cli.loading import AnyDetector
     from vgtok.data.dataset import AnnotatedDataset
-    from vgtok.detect.detector import Detector
     from vgtok.detect.result import Result
     from vgtok.tokenize.tokens import Tokens
 
@@ -41,6 +43,9 @@ class Output(StrEnum):
 ENDINGS = {Output.picture: "detections", Output.tokens: "tokens", Output.compare: "compare"}
 """Endings of the annotated files, for the outputs that are written per input."""
 
+_ON_A_GPU = 4
+"""Images per batch on a GPU, which one image does not fill."""
+
 PARTS = ("tokenizer", "encoder", "head")
 """Stages a detection is timed by."""
 
@@ -52,7 +57,7 @@ class Job:
     `truth` is the data set whose annotated boxes are drawn too.
     """
 
-    detector: "Detector"
+    detector: "AnyDetector"
     settings: Mapping[str, Any]
     outputs: frozenset[Output]
     out: Path
@@ -62,17 +67,52 @@ class Job:
         """Return the annotated files of an input, by output."""
         return {kind: self.out / f"{name}.{end}{suffix}" for kind, end in ENDINGS.items() if kind in self.outputs}
 
+    @property
+    def batch(self) -> int:
+        """Images that run together: on a GPU several, on a CPU each by itself."""
+        device = getattr(self.detector, "device", None)
+        return _ON_A_GPU if device is not None and device.type == "cuda" else 1
+
+    def prepare(self, image: "NDArray[np.uint8] | Path") -> "Prepared":
+        """Read and tokenize an image ahead of the network."""
+        return self.detector.prepare(image, budget=self.settings["budget"])
+
     def detect(
-        self, pixels: NDArray[np.uint8], *, budget: float | None = None, score_threshold: float | None = None
+        self,
+        image: "NDArray[np.uint8] | Prepared",
+        *,
+        budget: float | None = None,
+        score_threshold: float | None = None,
     ) -> "Result":
-        """Run the detector on (H, W, 3) RGB pixels; the arguments replace those of the settings."""
+        """Run the detector on (H, W, 3) RGB pixels or a prepared image; the arguments replace those of the settings."""
+        found: Result = self._run(image, score_threshold, budget)
+        return found
+
+    def _run(self, images: Any, score_threshold: float | None, budget: float | None = None) -> Any:
+        """Call the detector with the settings."""
         return self.detector(
-            pixels,
+            images,
             budget=self.settings["budget"] if budget is None else budget,
             max_detections=self.settings["max_detections"],
             score_threshold=self.settings["score_threshold"] if score_threshold is None else score_threshold,
             head=self.settings["head"],
         )
+
+    def detect_all(
+        self, images: "Sequence[Prepared]", score_threshold: float | None = None
+    ) -> "list[Result | Exception]":
+        """Run prepared images as one batch, or one by one if that fails; what cannot be run gives its error."""
+        if len(images) > 1:
+            with suppress(VGTokError, RuntimeError, MemoryError):
+                return list(self._run(list(images), score_threshold))
+        found: list[Result | Exception] = []
+        for image in images:
+            # An image that exhausts memory or a kernel does not affect the next one.
+            try:
+                found.append(self.detect(image, score_threshold=score_threshold))
+            except (VGTokError, RuntimeError, MemoryError) as error:
+                found.append(error)
+        return found
 
     def draw(
         self,
@@ -215,6 +255,14 @@ def write_csv(path: Path, records: Iterable[Mapping[str, Any]], *, tracked: bool
                 writer.writerow((*texts, found["label"], f"{found['score']:.4f}", *corners, *identity))
 
 
+class File(NamedTuple):
+    """An image file, called `item` in results, and the start of the names of its pictures."""
+
+    path: Path
+    item: str
+    name: str
+
+
 class Pictures:
     """The image files of one command in a folder whose `journal` holds the finished ones, also of earlier commands.
 
@@ -227,33 +275,60 @@ class Pictures:
         self.journal = Journal(job.out / "journal.jsonl", job.settings, partial(_is_current, folders=folders))
         self.resumed = 0
         self.items: list[str] = []
+        self.order: dict[str, int] = {}
 
-    def detect(self, path: Path, item: str, name: str) -> None:
-        """Detect in one file called `item`, write its pictures and log it, unless an earlier run did."""
-        from vgtok.detect.result import picture_bytes
+    def detect(self, files: Sequence[File], advance: Callable[[], None], fail: Callable[[str, str], None]) -> None:
+        """Detect in files, write their pictures and log each, unless an earlier run did; call `advance` after each.
 
-        if self._finished(path, item):
-            self.items.append(item)
-            self.resumed += 1
-            return
-        seen = stamp(path)
-        pixels = read_image(path)
-        # An image that exhausts memory or a kernel does not affect the next one.
+        The next files are read and the pictures of the last ones drawn while the network runs. An entry is logged when
+        its pictures are written, so a kill costs no more than the files in flight.
+        """
+        self.order = {file.item: place for place, file in enumerate(files)}
+        with behind() as writer:
+            for group in in_groups(ahead(map(self._read, files)), self.job.batch):
+                ready = [(file, seen, image) for file, seen, image in group if isinstance(image, Prepared)]
+                for file, _, error in group:
+                    if isinstance(error, Exception):
+                        fail(file.item, str(error))
+                    elif error is None:
+                        self.items.append(file.item)
+                        self.resumed += 1
+                        advance()
+                results = self.job.detect_all([image for _, _, image in ready])
+                for (file, seen, _), result in zip(ready, results, strict=True):
+                    if isinstance(result, Exception):
+                        fail(file.item, f"{file.item}: {result}")
+                        continue
+                    writer.add(partial(self._write, file, seen, result, advance), partial(_report, fail, file.item))
+
+    def _read(self, file: File) -> "tuple[File, list[int], Prepared | Exception | None]":
+        """Return a file with its stamp and its prepared image, or why there is none; None if it is finished."""
+        seen = stamp(file.path)
+        if self._finished(file.path, file.item):
+            return file, seen, None
         try:
-            result = self.job.detect(pixels)
-        except (VGTokError, RuntimeError, MemoryError) as error:
-            raise InputError(f"{item}: {error}") from None
-        entry = record(item, result)
-        written = self.job.targets(name, ".jpg")
+            return file, seen, self.job.prepare(file.path)
+        except VGTokError as error:
+            return file, seen, error
+        except (RuntimeError, MemoryError) as error:
+            return file, seen, InputError(f"{file.item}: {error}")
+
+    def _write(self, file: File, seen: list[int], result: "Result", advance: Callable[[], None]) -> None:
+        """Draw and write the pictures of a file, then log it."""
+        entry = record(file.item, result)
+        written = self.job.targets(file.name, ".jpg")
         for kind, target in written.items():
-            write_bytes(target, picture_bytes(self.job.draw(pixels, entry, kind, result.tokens, path), target))
-        files = [str(target) for target in written.values()]
-        self.journal.add(item, {"stamp": seen, "source": str(path.absolute()), "written": files, **entry})
-        self.items.append(item)
+            drawn = self.job.draw(result.image, entry, kind, result.tokens, file.path)
+            write_bytes(target, picture_bytes(drawn, target))
+        paths = [str(target) for target in written.values()]
+        source = str(file.path.absolute())
+        self.journal.add(file.item, {"stamp": seen, "source": source, "written": paths, **entry})
+        self.items.append(file.item)
+        advance()
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for every finished file of this command."""
-        found = ((item, self.journal.entries[item]) for item in self.items)
+        found = ((item, self.journal.entries[item]) for item in sorted(self.items, key=self.order.__getitem__))
         return [
             {
                 "input": item,
@@ -269,6 +344,13 @@ class Pictures:
         if entry is None or entry["stamp"] != stamp(path):
             return False
         return all(is_there(Path(file)) for file in entry["written"])
+
+
+def _report(fail: Callable[[str, str], None], item: str, error: Exception) -> None:
+    """Report a picture that could not be written; any other error is one of this program."""
+    if not isinstance(error, VGTokError):
+        raise error
+    fail(item, str(error))
 
 
 def _is_current(entry: Mapping[str, Any], folders: AbstractSet[Path]) -> bool:

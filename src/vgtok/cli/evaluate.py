@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from vgtok.cli import options
+from vgtok.cli.loading import check_head, open_detector
 from vgtok.cli.options import said_when_interrupted
 from vgtok.data.dataset import open_annotated
 from vgtok.data.subset import evenly_spaced
@@ -30,7 +31,9 @@ def evaluate(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Model to run, instead of --predictions: a name, a folder or a file."),
+        typer.Option(
+            help="Model to run, instead of --predictions: a name, a folder or a file, also an exported .onnx."
+        ),
     ] = None,
     budget: options.ModelBudget = None,
     head: options.Head = None,
@@ -81,13 +84,13 @@ def evaluate(
             detections = read_predictions(predictions, dataset)
         run |= {"predictions": str(predictions), DETECTIONS_FIELD: str(predictions.absolute())}
     else:
-        from vgtok.detect.loading import load
         from vgtok.evaluate.detections import run_detector
         from vgtok.tokenize.tokenizer import Tokenizer
 
         assert model is not None
         dataset = dataset if limit is None else evenly_spaced(dataset, limit)
-        detector = load(model, device=device, dtype=dtype)
+        detector = open_detector(model, device, dtype)
+        check_head(detector, head, model)
         chosen = head.value if head else detector.head
         budget = detector.budget if budget is None else budget
         reader = Tokenizer(budget, canvas=detector.canvas)

@@ -24,6 +24,7 @@ class HeadName(StrEnum):
 
 
 _MODEL = "A shipped model, a saved model's folder, a Co-DETR checkpoint or a hub name."
+_RUN_MODEL = f"{_MODEL[:-1]}; also an exported .onnx."
 
 Budget = Annotated[float | None, typer.Option(help="Share of the dense grid to keep, exactly.")]
 ModelBudget = Annotated[
@@ -48,7 +49,7 @@ Data = Annotated[
 AnnotatedData = Annotated[
     str, typer.Option("--data", help="visdrone:DIR, aitodv2:DIR[:SPLIT], coco:JSON:IMAGES or yolo:YAML[:SPLIT].")
 ]
-Model = Annotated[str, typer.Option("--model", help=_MODEL)]
+Model = Annotated[str, typer.Option("--model", help=_RUN_MODEL)]
 ModelArgument = Annotated[str | None, typer.Argument(help=f"{_MODEL} Default: {DEFAULT_MODEL}.")]
 Head = Annotated[HeadName | None, typer.Option(help="Prediction head (default: the model's).")]
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, cuda:N or mps.")]

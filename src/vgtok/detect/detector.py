@@ -18,10 +18,10 @@ from torch import Tensor
 from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS, DEFAULT_SCORE
 from vgtok.detect.config import MAX_DETECTIONS, Auxiliary, Head
 from vgtok.detect.model import CoDetr
-from vgtok.detect.result import Result, Timings, read_images
+from vgtok.detect.result import Prepared, Result, Timings, listed_images
 from vgtok.encode.precision import convert_weights, dtype_name, find_device, find_dtype, running_in
 from vgtok.errors import InputError
-from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, fit_canvas
+from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, fit_canvas, read_image
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
@@ -194,26 +194,44 @@ class Detector:
         Give either `budget`, the share of the dense grid each image is read at [default: the model's], or a
         `tokenizer` of your own, whose canvas is then used. A budget of 1 runs the dense model. `head` selects the head
         that predicts [default: the model's]. Detections below `score_threshold` are left out; 0 keeps all, as
-        evaluation does. `value_range` is the (low, high) of black and white; floats need it.
+        evaluation does. `value_range` is the (low, high) of black and white; floats need it. Images from `prepare` are
+        run as they are.
         """
-        if budget is not None and tokenizer is not None:
-            raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
-        reader = tokenizer or Tokenizer(self.budget if budget is None else budget, canvas=self.canvas)
+        reader = self._reader(budget, tokenizer)
         chosen = self.model.check_head(head or self.head)
-        pixels = read_images(images, max_detections, value_range)
-        results = self._detect(pixels, reader, max_detections, score_threshold, chosen)
+        given = listed_images(images, max_detections)
+        fresh = self._prepared([image for image in given if not isinstance(image, Prepared)], reader, value_range)
+        waiting = iter(fresh)
+        ready = [image if isinstance(image, Prepared) else next(waiting) for image in given]
+        results = self._predict(ready, max_detections, score_threshold, chosen) if ready else []
         return results if isinstance(images, list | tuple) else results[0]
 
-    def _detect(
-        self, pixels: Sequence[Pixels], reader: Tokenizer, max_detections: int, score_threshold: float, head: Head
-    ) -> list[Result]:
-        if not pixels:
-            return []
+    def prepare(
+        self,
+        image: ImageLike,
+        *,
+        budget: float | None = None,
+        tokenizer: Tokenizer | None = None,
+        value_range: tuple[float, float] | None = None,
+    ) -> Prepared:
+        """Read, fit and tokenize an image for a later call; in another thread this overlaps with the network."""
+        return self._prepared([image], self._reader(budget, tokenizer), value_range)[0]
+
+    def _reader(self, budget: float | None, tokenizer: Tokenizer | None) -> Tokenizer:
+        if budget is not None and tokenizer is not None:
+            raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
+        return tokenizer or Tokenizer(self.budget if budget is None else budget, canvas=self.canvas)
+
+    def _prepared(
+        self, images: Sequence[ImageLike], reader: Tokenizer, value_range: tuple[float, float] | None
+    ) -> list[Prepared]:
+        pixels = [read_image(image, value_range) for image in images]
         started = time.perf_counter()
         canvases = [fit_canvas(image, reader.canvas) for image in pixels]
         tokens = self._partition(canvases, reader)
-        tokenized = time.perf_counter() - started
-        return self._predict(pixels, canvases, tokens, tokenized, max_detections, score_threshold, head)
+        share = (time.perf_counter() - started) / max(len(pixels), 1)
+        parts = zip(pixels, canvases, tokens, strict=True)
+        return [Prepared(image, canvas, partition, share) for image, canvas, partition in parts]
 
     def _partition(self, canvases: Sequence[Canvas], reader: Tokenizer) -> list[Tokens]:
         """Partition canvases: on a GPU there, in one batch per size, to the same tokens."""
@@ -246,40 +264,34 @@ class Detector:
         Use it for many partitions of one image: reading, resizing and scoring then run once. `timings.tokenizer` is 0.
         """
         chosen = self.model.check_head(head or self.head)
-        return self._predict([image], [canvas], [tokens], 0.0, max_detections, 0.0, chosen)[0]
+        return self._predict([Prepared(image, canvas, tokens, 0.0)], max_detections, 0.0, chosen)[0]
 
     def _predict(
-        self,
-        pixels: Sequence[Pixels],
-        canvases: Sequence[Canvas],
-        tokens: Sequence[Tokens],
-        tokenized: float,
-        max_detections: int,
-        score_threshold: float,
-        head: Head,
+        self, images: Sequence[Prepared], max_detections: int, score_threshold: float, head: Head
     ) -> list[Result]:
-        """Return the results of images on their canvases; `tokenized` is the seconds their partitions took."""
+        """Return the results of prepared images, run as one batch."""
+        tokens = [image.tokens for image in images]
         self._warn_of_coarse_tokens(tokens)
         with self.running():
             marks = [self._now()]
-            maps = self.model.encoder([self._pixels(canvas) for canvas in canvases], tokens).maps
+            maps = self.model.encoder([self._pixels(image.canvas) for image in images], tokens).maps
             marks.append(self._now())
             sizes = [(partition.height, partition.width) for partition in tokens]
             predictions = self.model.predict_maps(maps, sizes, max_detections, head)
             marks.append(self._now())
-        share = 1000 / len(pixels)
-        timings = Timings(tokenized * share, (marks[1] - marks[0]) * share, (marks[2] - marks[1]) * share)
+        share = 1000 / len(images)
+        encoder, rest = (marks[1] - marks[0]) * share, (marks[2] - marks[1]) * share
         return [
             Result.from_canvas(
                 tuple(part.float().cpu().numpy() for part in prediction),
-                canvas,
+                image.canvas,
                 score_threshold=score_threshold,
                 class_names=self.names,
-                tokens=partition,
-                timings=timings,
-                image=image,
+                tokens=image.tokens,
+                timings=Timings(1000 * image.seconds, encoder, rest),
+                image=image.pixels,
             )
-            for prediction, canvas, partition, image in zip(predictions, canvases, tokens, pixels, strict=True)
+            for prediction, image in zip(predictions, images, strict=True)
         ]
 
     def _warn_of_coarse_tokens(self, tokens: Sequence[Tokens]) -> None:

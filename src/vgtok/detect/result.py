@@ -18,7 +18,7 @@ from vgtok.defaults import DEFAULT_SCORE
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import write_bytes, write_text
 from vgtok.names import COCO, COCO_IDS
-from vgtok.tokenize.canvas import Canvas, read_image
+from vgtok.tokenize.canvas import Canvas
 from vgtok.tokenize.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -36,6 +36,19 @@ class Timings:
     tokenizer: float
     encoder: float
     head: float
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """An image ready for the network: (H, W, 3) RGB `pixels`, their `canvas` and its `tokens`.
+
+    `seconds` is the time that fitting and tokenizing took.
+    """
+
+    pixels: NDArray[np.uint8]
+    canvas: Canvas
+    tokens: Tokens
+    seconds: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -177,11 +190,11 @@ class Result:
         )
 
 
-def read_images(images: Any, max_detections: int, value_range: tuple[float, float] | None) -> list[NDArray[np.uint8]]:
-    """Read the image, or the list of images, of a call to a detector as (H, W, 3) RGB; check the call's cap."""
+def listed_images(images: Any, max_detections: int) -> list[Any]:
+    """Return the image, or the list of images, of a call to a detector as a list; check the call's cap."""
     if max_detections < 1:
         raise InputError(f"max_detections: {max_detections} is not a number of detections, 1 or more")
-    return [read_image(image, value_range) for image in (images if isinstance(images, list | tuple) else [images])]
+    return list(images) if isinstance(images, list | tuple) else [images]
 
 
 def csv_text(text: str) -> str:

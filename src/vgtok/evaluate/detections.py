@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from vgtok.detect.config import Head
     from vgtok.detect.detector import Detector
     from vgtok.detect.result import Result
+    from vgtok.export.runtime import OnnxDetector
 
 
 _BOXES = frozenset({Role.OBJECT, Role.CROWD})
@@ -260,7 +261,7 @@ class Run:
 
 
 def run_detector(
-    detector: "Detector",
+    detector: "Detector | OnnxDetector",
     dataset: AnnotatedDataset,
     tokenizer: Tokenizer,
     max_detections: int,

@@ -1,0 +1,53 @@
+"""Open the model of a command: a detector in torch, or an exported graph, which needs no torch."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from vgtok.cli.options import HeadName
+from vgtok.errors import InputError
+from vgtok.files import stamp
+
+if TYPE_CHECKING:
+    from vgtok.detect.detector import Detector
+    from vgtok.export.runtime import OnnxDetector
+
+    AnyDetector = Detector | OnnxDetector
+
+
+def open_detector(model: str, device: str, dtype: str) -> "AnyDetector":
+    """Return the model of --model on --device in --dtype; a file that ends in .onnx runs in onnxruntime."""
+    if not _is_graph(model):
+        from vgtok.detect.loading import load
+
+        return load(model, device=device, dtype=dtype)
+    from vgtok.export.runtime import OnnxDetector
+
+    if dtype not in ("auto", "float32"):
+        raise InputError(f"--dtype: {model} has the precision it was exported in; leave the option out")
+    return OnnxDetector(model, device=device)
+
+
+def check_head(detector: "AnyDetector", head: HeadName | None, model: str) -> None:
+    """Raise if the model lacks the head of --head, before anything is read."""
+    if head is None or head.value == detector.head:
+        return
+    if _is_graph(model):
+        raise InputError(
+            f"--head: {model} predicts by its {detector.head} head; export another with --head {head.value}"
+        )
+    if head is HeadName.atss and "atss" not in cast("Detector", detector).model.config.auxiliary:
+        raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
+
+
+def model_stamp(model: str) -> list[int]:
+    """Return what changes when the weights behind the name of a model do."""
+    if _is_graph(model):
+        return stamp(Path(model))
+    from vgtok.detect.loading import shipped_models
+
+    place = shipped_models().get(model, Path(model))
+    return stamp(place / "config.json" if place.is_dir() else place)
+
+
+def _is_graph(model: str) -> bool:
+    return Path(model).suffix.lower() == ".onnx"
