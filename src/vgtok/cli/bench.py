@@ -10,11 +10,12 @@ from rich.console import Console
 
 from vgtok.cli import options
 from vgtok.cli.options import console_table
+from vgtok.cli.verbs import Verbs
 from vgtok.data.dataset import open_dataset
 from vgtok.defaults import DEFAULT_BUDGET
 from vgtok.errors import InputError
 
-app = typer.Typer(no_args_is_help=True, help="Benchmark speed and memory against a baseline in the same run.")
+app = Verbs(help="Benchmark speed and memory against a baseline in the same run.")
 
 
 @app.command()

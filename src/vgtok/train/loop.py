@@ -23,16 +23,15 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import InitProcessGroupKwargs, set_seed
 from torch import Tensor
 
-from vgtok.data.dataset import AnnotatedDataset, open_annotated
-from vgtok.data.subset import kept_apart
+from vgtok.data.dataset import AnnotatedDataset
 from vgtok.detect.model import CoDetr
 from vgtok.detect.training import LossKinds
 from vgtok.encode.loading import check_state
 from vgtok.errors import InputError, RunInterruptedError
-from vgtok.files import locked, read_lines, write_text
+from vgtok.files import locked, write_text
 from vgtok.parallel import default_workers
 from vgtok.train.model import ModelEma, best_precision, initial_model, make_optimizer, set_learning_rate
-from vgtok.train.recipe import RECIPE_FILE, SYNTHETIC, Recipe, read_recipe
+from vgtok.train.recipe import RECIPE_FILE, Recipe, read_recipe
 from vgtok.train.run_folder import (
     MODEL_FILE,
     Checkpoint,
@@ -43,7 +42,7 @@ from vgtok.train.run_folder import (
     save_checkpoint,
 )
 from vgtok.train.samples import TrainingSample, TrainingSamples
-from vgtok.train.validation import score, validation_images
+from vgtok.train.validation import TrainingData, open_data, score, validation_images
 
 
 @dataclass
@@ -101,22 +100,13 @@ CHANGEABLE = {
 """Settings that may change when a run is resumed: its length, precision, saving and evaluation."""
 
 
-@dataclass(frozen=True)
-class TrainingData:
-    """A data set, None for rendered scenes, the indices to train on and those held out, and the class names."""
-
-    dataset: AnnotatedDataset | None
-    training: Sequence[int]
-    held_out: Sequence[int]
-    names: tuple[str, ...]
-
-
-def train(recipe: Recipe, run: Path) -> Path | None:
+def train(recipe: Recipe, run: Path, until: int | None = None) -> Path | None:
     """Train a recipe in the folder `run`, resuming from its last checkpoint; return the final checkpoint.
 
-    All processes but the main one return None.
+    With `until`, stop and save after that step of the recipe. All processes but the main one return None.
     """
     trainer, samples, data = set_up(recipe)
+    trainer.until = until
     # Only the main process writes, so only it takes the lock.
     with locked(run / ".vgtok-lock", run) if trainer.accelerator.is_main_process else nullcontext():
         _check_recipe(recipe, run)
@@ -166,7 +156,7 @@ def set_up(recipe: Recipe) -> "tuple[Trainer, TrainingSamples, TrainingData]":
         mixed_precision="bf16" if precision == "bf16" else "no",
         kwargs_handlers=[InitProcessGroupKwargs(timeout=_TIMEOUT)],
     )
-    data = _open_data(recipe)
+    data = open_data(recipe)
     steps = recipe.steps or math.ceil(recipe.epochs * len(data.training) / recipe.batch)
     if steps < 1:
         raise InputError("steps: neither steps nor epochs is set; use --set steps=1000")
@@ -195,6 +185,12 @@ class Trainer:
     steps: int
     stop: Stop
     stopping: bool = False
+    until: int | None = None
+
+    @property
+    def end(self) -> int:
+        """The step after which this run stops: the last one, or an earlier one."""
+        return self.steps if self.until is None else min(self.until, self.steps)
 
     @property
     def per_process(self) -> int:
@@ -215,12 +211,10 @@ class Trainer:
         return self.recipe.loaders or (0 if on_cpu else max(1, min(_GPU_LOADERS, cores)))
 
     def sample_numbers(self, step: int) -> list[int]:
-        """Return the numbers of the samples of this process from `step` to the end."""
+        """Return the numbers of the samples of this process from `step` to where it stops."""
         per_process, first = self.per_process, self.accelerator.process_index
         return [
-            at * self.recipe.batch + first * per_process + n
-            for at in range(step, self.steps)
-            for n in range(per_process)
+            at * self.recipe.batch + first * per_process + n for at in range(step, self.end) for n in range(per_process)
         ]
 
     def update(self, step: int, samples: Sequence[TrainingSample]) -> dict[str, float]:
@@ -313,7 +307,7 @@ def _run_main(
     """Train in the main process, which also logs, saves and evaluates."""
     recipe, steps = trainer.recipe, trainer.steps
     ended = False
-    while step < steps and not trainer.stopping:
+    while step < trainer.end and not trainer.stopping:
         started = time.perf_counter()
         batch = [next(queue) for _ in range(trainer.per_process)]
         report = trainer.update(step, batch)
@@ -339,11 +333,11 @@ def _run_main(
             # All processes take one more step, at the end of which they agree to stop.
             ended = _out_of_patience(recipe, run)
             trainer.stop.requested |= ended
-        elif step % recipe.checkpoint_every == 0 or step == steps or trainer.stopping:
+        elif step % recipe.checkpoint_every == 0 or step == trainer.end or trainer.stopping:
             save_checkpoint(run, trainer.checkpoint(step, seconds), recipe.keep_every)
     if ended:
         log.print(f"no higher AP in {recipe.patience} evaluations: training ends at step {step} of {steps}")
-    elif trainer.stopping and step < steps:
+    elif trainer.stopping and step < trainer.end:
         raise RunInterruptedError(f"{run}: stopped at step {step} of {steps} and saved; run the same command to resume")
     folder = latest_checkpoint(run)
     assert folder is not None
@@ -357,29 +351,12 @@ def _out_of_patience(recipe: Recipe, run: Path) -> bool:
 
 def _run_worker(trainer: Trainer, queue: Iterator[TrainingSample], images: AnnotatedDataset | None, step: int) -> None:
     """Train in one of the other processes, and detect in its share of the validation images."""
-    for at in range(step, trainer.steps):
+    for at in range(step, trainer.end):
         trainer.update(at, [next(queue) for _ in range(trainer.per_process)])
         if images is not None and trainer.evaluates_after(at + 1):
             trainer.evaluate(images)
         if trainer.stopping:
             return
-
-
-def _open_data(recipe: Recipe) -> TrainingData:
-    """Open the training data and set aside the images held out for validation."""
-    if recipe.data == SYNTHETIC:
-        return TrainingData(None, (), (), recipe.classes)
-    if not recipe.data:
-        raise InputError("data: this recipe needs a data set; use --set data=visdrone:DIR or another")
-    dataset = open_annotated(recipe.data)
-    count = len(dataset.images)
-    if recipe.held_out_file:
-        apart = set(read_lines(Path(recipe.held_out_file)))
-        held_out = [index for index, image in enumerate(dataset.images) if str(image) in apart]
-    else:
-        held_out = kept_apart([Path(image) for image in dataset.images], recipe.held_out)
-    training = sorted(set(range(count)) - set(held_out))
-    return TrainingData(dataset, training, held_out, recipe.classes or dataset.names)
 
 
 def _check_recipe(recipe: Recipe, run: Path) -> None:
