@@ -237,7 +237,7 @@ def test_every_part_costs_what_torch_counts(rows: int, columns: int, monkeypatch
     assert detection_flops(SMALL, rows, columns) == counted
     assert model.atss_head is not None
     with FlopCounterMode(display=False) as counter:
-        model.atss_head.candidates(head.auxiliary_maps(encoded))
+        model.atss_head.candidates(head.auxiliary_levels(encoded))
     expected = {"neck": counted["neck"], "cells": counted["cells"], "anchors": counter.get_total_flops()}
     assert detection_flops(SMALL, rows, columns, "atss") == expected
 

@@ -23,7 +23,7 @@ from vgtok.detect.config import detector_configuration
 from vgtok.detect.model import CoDetr
 from vgtok.detect.training import LossKinds
 from vgtok.encode.encoder import build_encoder
-from vgtok.encode.modes import RUN_MODES, default_threads, encode_dense, encoder_flops, peak_megabytes
+from vgtok.encode.modes import RUN_MODES, default_threads, encoder_flops, peak_megabytes
 from vgtok.parallel import progress_bar
 from vgtok.tokenize.canvas import Canvas, fit_canvas
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -132,43 +132,6 @@ class DetectorCost(Cost):
     process_peak_mb: float
 
 
-@dataclass(frozen=True)
-class Speedup(Cost):
-    """Best seconds of one frame, dense and at a budget, by stage; the dense model needs no tokenizer."""
-
-    config: str
-    budget: float
-    tokens: int
-    threads: int
-    dense_encode_s: float
-    dense_detect_s: float
-    tokenize_s: float
-    encode_s: float
-    detect_s: float
-
-    @property
-    def encoder(self) -> float:
-        """The speed-up of the encoder."""
-        return self.dense_encode_s / self.encode_s
-
-    @property
-    def whole(self) -> float:
-        """The speed-up from pixels to boxes, tokenizer included."""
-        dense = self.dense_encode_s + self.dense_detect_s
-        return dense / (self.tokenize_s + self.encode_s + self.detect_s)
-
-    @property
-    def allowed(self) -> float:
-        """The speed-up of the whole that Amdahl's law allows: the same head, and a tokenizer that costs nothing."""
-        dense = self.dense_encode_s + self.dense_detect_s
-        return dense / (self.dense_detect_s + self.dense_encode_s / self.encoder)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields and ratios as in JSON."""
-        ratios = {"encoder_speedup": self.encoder, "whole_speedup": self.whole, "amdahl_allows": self.allowed}
-        return {**super().to_dict(), **ratios, "share_of_allowed": self.whole / self.allowed}
-
-
 def _setup(config: str, image: Path | None) -> tuple[CoDetr, Canvas, Tensor]:
     """Return a model, a canvas and its pixels as a (3, H, W) tensor."""
     torch.manual_seed(0)
@@ -195,28 +158,6 @@ def measure_detector(config: str, image: Path | None, budget: float, repeats: in
         best = best_laps(run, repeats)
     about = (config, budget, tokens.height, tokens.width, len(tokens), default_threads())
     return DetectorCost(*about, best[0], best[1], best[2], process_peak_megabytes())
-
-
-def measure_speedup(config: str, image: Path | None, budget: float, repeats: int) -> Speedup:
-    """Run one 2048 x 1152 frame dense and at a budget, in turn; the first round warms up."""
-    model, canvas, pixels = _setup(config, image)
-    tokenizer, size = Tokenizer(budget=budget), [(canvas.height, canvas.width)]
-
-    def run(lap: Callable[[], None]) -> None:
-        maps = encode_dense(model.encoder, pixels[None]).maps
-        lap()
-        model.predict_maps(maps, size, 500)
-        lap()
-        tokens = tokenizer.partition(canvas)
-        lap()
-        maps = model.encoder([pixels], [tokens]).maps
-        lap()
-        model.predict_maps(maps, size, 500)
-        lap()
-
-    with torch.inference_mode():
-        best = best_laps(run, repeats, warm_up=1)
-    return Speedup(config, budget, len(tokenizer.partition(canvas)), default_threads(), *best)
 
 
 _TOGETHER = 4

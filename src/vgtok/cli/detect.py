@@ -46,6 +46,7 @@ def detect(
     score_threshold: Annotated[float, typer.Option(help="Leave out detections with a lower score.")] = DEFAULT_SCORE,
     max_detections: Annotated[int, typer.Option(min=1, help="Maximum detections per image or frame.")] = 1000,
     head: options.Head = None,
+    sparse_head: options.SparseHead = None,
     write: Annotated[
         list[Output] | None,
         typer.Option(metavar="OUTPUT", help="picture, tokens, coco or csv; repeatable (default: picture and coco)."),
@@ -85,7 +86,7 @@ def detect(
     # Check once what would fail for every image: the budget here, the head below.
     if budget is not None:
         Tokenizer(budget=budget)
-    detector = open_detector(model, device, dtype)
+    detector = open_detector(model, device, dtype, sparse_head)
     budget = detector.budget if budget is None else budget
     check_head(detector, head, model)
     settings = {
@@ -99,7 +100,8 @@ def detect(
         # Only if asked for, so that runs of earlier versions resume.
         **({"track": True} if track else {}),
         **({"truth": truth} if truth else {}),
-        **({} if (precision := detector.precision) == "float32" else {"dtype": precision}),
+        **({"sparse_head": True} if getattr(detector, "sparse_head", False) else {}),
+        **({} if (precision := getattr(detector, "precision", "float32")) == "float32" else {"dtype": precision}),
     }
     # What a camera shows is never the same again.
     clock = datetime.now(UTC).isoformat() if found.cameras else ""

@@ -37,6 +37,7 @@ def evaluate(
     ] = None,
     budget: options.ModelBudget = None,
     head: options.Head = None,
+    sparse_head: options.SparseHead = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "float32",
     limit: Annotated[
@@ -89,7 +90,7 @@ def evaluate(
 
         assert model is not None
         dataset = dataset if limit is None else evenly_spaced(dataset, limit)
-        detector = open_detector(model, device, dtype)
+        detector = open_detector(model, device, dtype, sparse_head)
         check_head(detector, head, model)
         chosen = head.value if head else detector.head
         budget = detector.budget if budget is None else budget
@@ -99,7 +100,14 @@ def evaluate(
                 detector, dataset, reader, rules.max_detections, chosen, progress=True, class_map=class_map
             )
         detections = ran.detections
-        run |= {"model": model, "head": chosen, "budget": budget, "dtype": detector.precision, **ran.to_dict()}
+        run |= {
+            "model": model,
+            "head": chosen,
+            "sparse_head": getattr(detector, "sparse_head", False),
+            "budget": budget,
+            "dtype": detector.precision,
+            **ran.to_dict(),
+        }
     with errors.status("evaluating"):
         scored = apply_protocol(dataset, detections, rules)
         result = evaluate_scored(dataset.name, scored, len(detections), rules)
@@ -157,7 +165,7 @@ def _print_run(run: Mapping[str, Any], report: Path | None) -> None:
     if "model" in run:
         console.print(
             f"{escape(run['model'])} at budget {run['budget']:g} ({run['retained']:.2%} of the tokens), {run['head']} "
-            f"head, {run['dtype']}, {run['ms']:.0f} ms per image"
+            f"head{', sparse' if run['sparse_head'] else ''}, {run['dtype']}, {run['ms']:.0f} ms per image"
         )
         console.print(f"classes: {escape(map_text(run['class_map']))}")
         for label, names in (

@@ -14,16 +14,21 @@ if TYPE_CHECKING:
     AnyDetector = Detector | OnnxDetector
 
 
-def open_detector(model: str, device: str, dtype: str) -> "AnyDetector":
+def open_detector(model: str, device: str, dtype: str, sparse_head: bool | None) -> "AnyDetector":
     """Return the model of --model on --device in --dtype; a file that ends in .onnx runs in onnxruntime."""
     if not _is_graph(model):
         from vgtok.detect.loading import load
 
-        return load(model, device=device, dtype=dtype)
+        detector = load(model, device=device, dtype=dtype)
+        if sparse_head is not None:
+            detector.sparse_head = sparse_head
+        return detector
     from vgtok.export.runtime import OnnxDetector
 
     if dtype not in ("auto", "float32"):
         raise InputError(f"--dtype: {model} has the precision it was exported in; leave the option out")
+    if sparse_head:
+        raise InputError(f"--sparse-head: {model} has the head it was exported with; leave the option out")
     return OnnxDetector(model, device=device)
 
 

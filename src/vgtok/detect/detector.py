@@ -35,9 +35,10 @@ _LOG = logging.getLogger(__name__)
 class Detector:
     """A Co-DETR together with its canvas, its retention table and its license note.
 
-    `head` and `budget` are the defaults of each call: the head that predicts, and the share of tokens an image is read
-    at. A default budget of 1 means that the model was never trained on coarse tokens. `evaluations` are the rows of the
-    table of results in the model card, column to value.
+    `head`, `budget` and `sparse_head` are the defaults of each call: the head that predicts, the share of tokens an
+    image is read at, and whether the head computes fewer positions too. A default budget of 1 means that the model was
+    never trained on coarse tokens. `evaluations` are the rows of the table of results in the model card, column to
+    value.
 
     >>> detector = vgtok.load("model")                    # doctest: +SKIP
     >>> result = detector("frame.jpg", budget=0.40)       # doctest: +SKIP
@@ -54,6 +55,7 @@ class Detector:
         evaluations: Sequence[Mapping[str, Any]] = (),
         head: Head = "query",
         budget: float = DEFAULT_BUDGET,
+        sparse_head: bool = False,
     ) -> None:
         if not 0 < budget <= 1:
             raise InputError(f"budget: {budget} is not a share above 0 and up to 1")
@@ -64,6 +66,7 @@ class Detector:
         self.evaluations = tuple(evaluations)
         self.head = self.model.check_head(head)
         self.budget = budget
+        self.sparse_head = sparse_head
         self.dtype = torch.float32
         self._warned = False
 
@@ -160,6 +163,7 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
+        sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
     ) -> list[Result]: ...
 
@@ -173,6 +177,7 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
+        sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
     ) -> Result: ...
 
@@ -185,15 +190,17 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
+        sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
     ) -> Result | list[Result]:
         """Detect objects in one image, or in a list of images of any sizes as one batch.
 
         Give either `budget`, the share of the dense grid each image is read at [default: the model's], or a
         `tokenizer` of your own, whose canvas is then used. A budget of 1 runs the dense model. `head` selects the head
-        that predicts [default: the model's]. Detections below `score_threshold` are left out; 0 keeps all, as
-        evaluation does. `value_range` is the (low, high) of black and white; floats need it. Images from `prepare` are
-        run as they are.
+        that predicts [default: the model's]. With `sparse_head` the head computes as many positions of its finest level
+        for a coarse token as for a fine one [default: the model's]. Detections below `score_threshold` are left out; 0
+        keeps all, as evaluation does. `value_range` is the (low, high) of black and white; floats need it. Images from
+        `prepare` are run as they are.
         """
         reader = self._reader(budget, tokenizer)
         chosen = self.model.check_head(head or self.head)
@@ -201,7 +208,8 @@ class Detector:
         fresh = self._prepared([image for image in given if not isinstance(image, Prepared)], reader, value_range)
         waiting = iter(fresh)
         ready = [image if isinstance(image, Prepared) else next(waiting) for image in given]
-        results = self._predict(ready, max_detections, score_threshold, chosen) if ready else []
+        sparse = self.sparse_head if sparse_head is None else sparse_head
+        results = self._predict(ready, max_detections, score_threshold, chosen, sparse) if ready else []
         return results if isinstance(images, list | tuple) else results[0]
 
     def prepare(
@@ -262,10 +270,11 @@ class Detector:
         Use it for many partitions of one image: reading, resizing and scoring then run once. `timings.tokenizer` is 0.
         """
         chosen = self.model.check_head(head or self.head)
-        return self._predict([Prepared(image, canvas, tokens, 0.0)], max_detections, 0.0, chosen)[0]
+        one = Prepared(image, canvas, tokens, 0.0)
+        return self._predict([one], max_detections, 0.0, chosen, self.sparse_head)[0]
 
     def _predict(
-        self, images: Sequence[Prepared], max_detections: int, score_threshold: float, head: Head
+        self, images: Sequence[Prepared], max_detections: int, score_threshold: float, head: Head, sparse_head: bool
     ) -> list[Result]:
         """Return the results of prepared images, run as one batch."""
         tokens = [image.tokens for image in images]
@@ -275,7 +284,8 @@ class Detector:
             maps = self.model.encoder([self._pixels(image.canvas) for image in images], tokens).maps
             marks.append(self._now())
             sizes = [(partition.height, partition.width) for partition in tokens]
-            predictions = self.model.predict_maps(maps, sizes, max_detections, head)
+            sites = self.model.sites(maps, tokens) if sparse_head else None
+            predictions = self.model.predict_maps(maps, sizes, max_detections, head, sites)
             marks.append(self._now())
         share = 1000 / len(images)
         encoder, rest = (marks[1] - marks[0]) * share, (marks[2] - marks[1]) * share

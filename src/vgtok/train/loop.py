@@ -259,6 +259,7 @@ class Trainer:
                     [sample.crop for sample in members],
                     self.recipe.crop_queries or None,
                     kinds,
+                    self.recipe.sparse_head,
                 )
             total = torch.stack([value.float() for value in losses.values()]).sum() * size / self.recipe.batch
             torch.autograd.backward(total)

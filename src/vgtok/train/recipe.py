@@ -65,6 +65,10 @@ class Recipe:
         default="query",
         metadata={"group": "model", "help": "Head that is evaluated, and that predicts after training."},
     )
+    sparse_head: bool = _model(
+        False,
+        "Compute the positions of neck and heads that tokens select, in training, evaluation and the saved model.",
+    )
     init_from: str = _model("", "Saved model to start from; random weights if empty.")
     encoder_weights: str = _model("", "Encoder checkpoint to start from when init_from is empty.")
     encoder_source: str = _model("timm", "Format of encoder_weights.")

@@ -116,7 +116,7 @@ def score(
     """
     model = model_from_state(config, {name: tensor.cpu().float() for name, tensor in weights.items()}, "ema")
     device = next(iter(weights.values())).device
-    detector = Detector(model, canvas=recipe.canvas, head=recipe.head).to(device)
+    detector = Detector(model, canvas=recipe.canvas, head=recipe.head, sparse_head=recipe.sparse_head).to(device)
     rules = protocol_for(None, images.name, None)
     tokenizer = Tokenizer(recipe.evaluate_budget, canvas=recipe.canvas, **recipe.tokenizer_settings)
     if accelerator is None or accelerator.num_processes == 1:
