@@ -90,7 +90,8 @@ def _survivors(boxes: Array, labels: Array, iou_threshold: float) -> Array:
 def _first(boxes: Array, labels: Array, iou_threshold: float, most: int) -> Array:
     """Return the (K,) first `most` of (n, 4) boxes, best first, that are kept; look no further than needed."""
     xp = _namespace(labels)
-    kept: Array = xp.zeros_like(labels[:0])
+    positions: Array = xp.ones_like(labels).cumsum(0) - 1
+    kept = positions[:0]
     for start in range(0, len(boxes), _BLOCK):
         if len(kept) >= most:
             break
@@ -98,7 +99,7 @@ def _first(boxes: Array, labels: Array, iou_threshold: float, most: int) -> Arra
         before = (iou(boxes[kept], block) > iou_threshold) & (labels[kept][:, None] == own)
         among = (iou(block, block) > iou_threshold) & (own[:, None] == own)
         alive = _settled(among, ~before.any(0))
-        kept = xp.concatenate([kept, xp.arange(start, start + len(own))[alive]])
+        kept = xp.concatenate([kept, positions[start : start + _BLOCK][alive]])
     return kept[:most]
 
 

@@ -31,7 +31,7 @@ def test_the_command_prints_rows_and_names_missing_files(monkeypatch: pytest.Mon
     monkeypatch.setattr(bench, "multiplies_bfloat16", lambda _: False)
     done = CliRunner().invoke(app, ["bench", "speedup", "--repeats", "1", "--budget", "0.5", "--json"])
     assert done.exit_code == 0
-    keys = ["precision", "budget", "sparse", "plain", "ms", "over_dense", "over_plain", "peak_mb"]
+    keys = ["precision", "budget", "sparse", "plain", "ms", "processor_ms", "over_dense", "over_plain", "peak_mb"]
     assert list(json.loads(done.stdout)["rows"][0]) == keys
     text = CliRunner().invoke(app, ["bench", "speedup", "--repeats", "1", "--budget", "0.5"])
     assert "tokens" in text.stdout

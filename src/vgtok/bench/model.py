@@ -4,20 +4,19 @@ Variants take turns in one run, so that noise of the machine affects all alike; 
 Weights are random: cost does not depend on them.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vgtok.bench.timing import SEED, Cost, best_laps, frame_pixels, process_peak_megabytes
+from vgtok.bench.timing import SEED, Cost, best_laps, frame_pixels, process_peak_megabytes, seconds
 from vgtok.data.synthetic import render_scene
 from vgtok.detect.config import detector_configuration
 from vgtok.detect.model import CoDetr
@@ -93,7 +92,7 @@ def measure_encoder(
                         flops = sum(encoder_flops(execution, encoder.config, tokens))
                         counts[execution, budget].append((len(tokens), flops, peak_megabytes(run)))
                     else:
-                        best[execution, budget] = min(best[execution, budget], 1e3 * _seconds(run)[0])
+                        best[execution, budget] = min(best[execution, budget], 1e3 * seconds(run)[0])
                     progress.advance(task)
             for setting, milliseconds in best.items():
                 times[setting].append(milliseconds)
@@ -220,16 +219,9 @@ def measure_step(config: str, side: int, budget: float, repeats: int) -> StepCos
         torch.autograd.backward(torch.stack([value.float() for value in found.values()]).sum())
         optimizer.step()
 
-    rounds = [[_seconds(partial(step, *way)) for way in ways] for _ in range(repeats + 1)][1:]
+    rounds = [[seconds(partial(step, *way)) for way in ways] for _ in range(repeats + 1)][1:]
     rows: list[StepRow] = []
     for way, times in zip(ways, zip(*rounds, strict=True), strict=True):
         wall, processor = (median(values) / way[2] for values in zip(*times, strict=True))
         rows.append(StepRow(*way, wall, processor, wall / rows[0].seconds_per_crop if rows else 1.0))
     return StepCost(config, budget, side, len(tokens), int(kept.sum()), default_threads(), tuple(rows))
-
-
-def _seconds(run: Callable[[], Any]) -> tuple[float, float]:
-    """Return the seconds and processor seconds of a call."""
-    start, processor = time.perf_counter(), time.process_time()
-    run()
-    return time.perf_counter() - start, time.process_time() - processor

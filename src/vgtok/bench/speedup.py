@@ -3,7 +3,6 @@
 One image runs in every way in turn, from pixels to boxes; what leaves are times, their ratios and memory.
 """
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vgtok.bench.timing import SEED, Cost, best_laps, frame_pixels, in_own_process, process_peak_megabytes
+from vgtok.bench.timing import SEED, Cost, frame_pixels, in_own_process, process_peak_megabytes, seconds
 from vgtok.detect.detector import Detector
 from vgtok.detect.loading import load
 from vgtok.detect.sites import SiteRule
@@ -45,13 +44,17 @@ class Way:
 
 @dataclass(frozen=True)
 class SpeedupRow:
-    """The best time of a way and the peak of the tensors it allocates; its ratios are to the dense and plain runs."""
+    """The best time of a way and the peak of the tensors it allocates; its ratios are to the dense and plain runs.
+
+    Processor time adds up over threads; other programs on the machine change it less than they change `ms`.
+    """
 
     precision: str
     budget: float
     sparse: SiteRule | None
     plain: bool
     ms: float
+    processor_ms: float
     over_dense: float
     over_plain: float
     peak_mb: float
@@ -97,23 +100,20 @@ def measure_speedup(
     for run in runs:
         run()
     peaks = [peak_megabytes(run) for run in runs]
-
-    def in_turn(lap: Callable[[], None]) -> None:
-        for run in runs:
-            run()
-            lap()
-
-    times = dict(zip(every, best_laps(in_turn, repeats), strict=True))
-    plain = times[every[0]]
+    rounds = [[seconds(run) for run in runs] for _ in range(repeats)]
+    # The least of each way: wall time and processor time, each over all rounds
+    least = [tuple(map(min, zip(*times, strict=True))) for times in zip(*rounds, strict=True)]
+    times = {way: wall for way, (wall, _) in zip(every, least, strict=True)}
     rows = tuple(
         SpeedupRow(
             **vars(way),
-            ms=1e3 * seconds,
-            over_dense=times[Way(way.precision, 1.0)] / seconds,
-            over_plain=plain / seconds,
+            ms=1e3 * wall,
+            processor_ms=1e3 * processor,
+            over_dense=times[Way(way.precision, 1.0)] / wall,
+            over_plain=times[every[0]] / wall,
             peak_mb=peak,
         )
-        for (way, seconds), peak in zip(times.items(), peaks, strict=True)
+        for way, (wall, processor), peak in zip(every, least, peaks, strict=True)
     )
     about = (model, detectors["float32"].head, canvas.height, canvas.width, repeats, default_threads())
     return SpeedupCost(*about, rows, in_own_process(large_frame_peak, model, budgets[0]) if large else None)

@@ -131,6 +131,7 @@ def speedup(
             f"{row.budget:.0%}",
             row.sparse or "-",
             f"{row.ms:.0f}",
+            f"{row.processor_ms:.0f}",
             f"{row.over_dense:.2f}",
             f"{row.over_plain:.2f}",
             f"{row.peak_mb:.0f}",
@@ -138,7 +139,7 @@ def speedup(
         for row in cost.rows
     ]
     title = f"{model}, {cost.head} head, {cost.width} x {cost.height}, {cost.threads} threads, best of {repeats}"
-    columns = ("precision", "budget", "sparse\nhead", "ms", "over\ndense", "over\nplain", "peak\nMB")
+    columns = ("precision", "budget", "sparse\nhead", "ms", "CPU\nms", "over\ndense", "over\nplain", "peak\nMB")
     console = Console()
     console.print(console_table(title, columns, rows))
     console.print("over dense: all tokens in the same precision; over plain: all tokens, float32, modules as trained")

@@ -21,7 +21,7 @@ from vgtok.cli import options
 from vgtok.cli.detections import PARTS, File, Job, Output, Pictures, write_coco, write_csv
 from vgtok.cli.inputs import absolute_inputs, find_inputs, output_names, passed_over_text
 from vgtok.cli.loading import check_head, model_stamp, open_detector
-from vgtok.cli.options import print_rows, said_when_interrupted
+from vgtok.cli.options import BudgetOver, print_rows, said_when_interrupted
 from vgtok.cli.video import VIDEO_SUFFIXES, Video, check_camera, count_frames, is_video, logged_frames, record_camera
 from vgtok.data.dataset import IMAGE_SUFFIXES, open_annotated
 from vgtok.defaults import DEFAULT_MODEL, DEFAULT_SCORE
@@ -43,6 +43,7 @@ def detect(
         str, typer.Option("--model", help=f"{options.MODEL_HELP} Also a file of 'vgtok export onnx'.")
     ] = DEFAULT_MODEL,
     budget: options.ModelBudget = None,
+    budget_over: options.BudgetOverOption = BudgetOver.image,
     score_threshold: Annotated[float, typer.Option(help="Leave out detections with a lower score.")] = DEFAULT_SCORE,
     max_detections: Annotated[int, typer.Option(min=1, help="Maximum detections per image or frame.")] = 1000,
     head: options.Head = None,
@@ -98,6 +99,7 @@ def detect(
         "head": head.value if head else detector.head,
         "write": sorted(outputs),
         # Only if asked for, so that runs of earlier versions resume.
+        **({"budget_over": budget_over.value} if budget_over is BudgetOver.stream else {}),
         **({"track": True} if track else {}),
         **({"truth": truth} if truth else {}),
         **({"sparse_head": True} if getattr(detector, "sparse_head", False) else {}),

@@ -19,6 +19,7 @@ from vgtok.detect.result import Prepared, picture_bytes
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import is_there, replacing, stamp, write_bytes
 from vgtok.journal import Journal, is_number
+from vgtok.tokenize.canvas import read_image
 from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from vgtok.cli.loading import AnyDetector
     from vgtok.data.dataset import AnnotatedDataset
     from vgtok.detect.result import Result
+    from vgtok.slicing.stream import StreamBudget
     from vgtok.tokenize.tokens import Tokens
 
 
@@ -73,9 +75,22 @@ class Job:
         device = getattr(self.detector, "device", None)
         return _ON_A_GPU if device is not None and device.type == "cuda" else 1
 
-    def prepare(self, image: "NDArray[np.uint8] | Path") -> "Prepared":
-        """Read and tokenize an image ahead of the network."""
-        return self.detector.prepare(image, budget=self.settings["budget"])
+    def prepare(self, pixels: NDArray[np.uint8], stream: "StreamBudget | None") -> "Prepared":
+        """Tokenize (H, W, 3) RGB pixels ahead of the network, at the budget a stream has for them if there is one."""
+        budget = self.settings["budget"] if stream is None else stream.share(pixels)
+        return self.detector.prepare(pixels, budget=budget)
+
+    def stream(self, earlier: Iterable[Mapping[str, Any]]) -> "StreamBudget | None":
+        """Return the budget of a stream that begins with the records of `earlier`; None if each image has its own."""
+        if self.settings.get("budget_over") != "stream":
+            return None
+        from vgtok.slicing.stream import StreamBudget
+
+        tokenizer = Tokenizer(budget=self.settings["budget"], canvas=self.detector.canvas)
+        stream = StreamBudget(self.settings["budget"], tokenizer=tokenizer)
+        for entry in earlier:
+            stream.book(entry["retained"])
+        return stream
 
     def detect(
         self,
@@ -131,7 +146,10 @@ class Job:
         picture: Any = pixels
         if kind is Output.tokens:
             if tokens is None:
-                tokens = Tokenizer(budget=self.settings["budget"], canvas=self.detector.canvas)(pixels)
+                # What was kept of an image is its own exact budget.
+                streamed = self.settings.get("budget_over") == "stream"
+                budget = entry["retained"] if streamed else self.settings["budget"]
+                tokens = Tokenizer(budget=budget, canvas=self.detector.canvas)(pixels)
             picture = tokens.overlay(pixels)
         drawn = self._annotated(picture, pixels.shape[1], entry["objects"], path)
         if kind is not Output.compare:
@@ -273,6 +291,7 @@ class Pictures:
     def __init__(self, job: Job, folders: AbstractSet[Path]) -> None:
         self.job = job
         self.journal = Journal(job.out / "journal.jsonl", job.settings, partial(_is_current, folders=folders))
+        self.stream = job.stream(self.journal.entries.values())
         self.resumed = 0
         self.items: list[str] = []
         self.order: dict[str, int] = {}
@@ -307,7 +326,7 @@ class Pictures:
         if self._finished(file.path, file.item):
             return file, seen, None
         try:
-            return file, seen, self.job.prepare(file.path)
+            return file, seen, self.job.prepare(read_image(file.path), self.stream)
         except VGTokError as error:
             return file, seen, error
         except (RuntimeError, MemoryError) as error:

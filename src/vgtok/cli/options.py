@@ -24,12 +24,23 @@ class HeadName(StrEnum):
     atss = "atss"
 
 
+class BudgetOver(StrEnum):
+    """What a budget holds for: every image, or the mean over a stream of them."""
+
+    image = "image"
+    stream = "stream"
+
+
 MODEL_HELP = "A shipped model, a saved model's folder, a Co-DETR checkpoint or a hub name."
 _RUN_MODEL = f"{MODEL_HELP[:-1]}; also an exported .onnx."
 
 Budget = Annotated[float | None, typer.Option(help="Share of the dense grid to keep, exactly.")]
 ModelBudget = Annotated[
     float | None, typer.Option(help="Share of the dense grid to keep; 1 is dense (default: the model's).")
+]
+BudgetOverOption = Annotated[
+    BudgetOver,
+    typer.Option("--budget-over", help="image: each has the budget; stream: their mean has, busy ones get more."),
 ]
 Percentile = Annotated[float | None, typer.Option(help="Score threshold, as a percentile of the image's own scores.")]
 Table = Annotated[

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
 
-AHEAD = 3
+AHEAD = 2
 """Images in flight on either side of the network: enough to hide their work, few enough for memory."""
 
 _END: Any = object()

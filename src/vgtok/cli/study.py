@@ -55,7 +55,7 @@ def study(
         list[str] | None,
         typer.Option(
             help="For accuracy studies: a model's folder, file, shipped or hub name (default: vgtok-tiny). Repeatable "
-            "for dense-epochs, which also takes a folder of checkpoints."
+            "for dense-epochs, which also takes a folder of checkpoints, and for slicer, which also takes YOLO files."
         ),
     ] = None,
     limit: Annotated[
@@ -72,6 +72,10 @@ def study(
     dtype: Annotated[
         str | None, typer.Option(help="For accuracy studies: float32, float16 or bfloat16 (default: float32).")
     ] = None,
+    map_: Annotated[
+        list[str] | None,
+        typer.Option("--map", help="For slicer: DATA=MODEL+MODEL, classes that stand for one of the data; repeatable."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Output folder of all studies, which share detections (default: vgtok-runs/study)."),
@@ -84,6 +88,8 @@ def study(
     if name is None:
         _coverage(out, json_)
         return
+    # Silence the memory profiler; it reads this variable at import.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     chosen = load_study(name)
     given = {
         "data": data,
@@ -93,6 +99,7 @@ def study(
         "head": head,
         "device": device,
         "dtype": dtype,
+        "map": map_,
     }
     _check_options(chosen, [option for option, value in given.items() if value])
     # With an image of the user's own no data set is opened, unless one is named.
@@ -110,6 +117,7 @@ def study(
         head.value if head else None,
         device or "auto",
         dtype or "float32",
+        tuple(map_ or ()),
     )
 
     def kept() -> str:

@@ -20,7 +20,7 @@ from vgtok.cli import options
 from vgtok.cli.inputs import absolute_inputs, find_inputs, output_names, passed_over_text
 from vgtok.cli.options import console_table, print_rows, said_when_interrupted
 from vgtok.data.dataset import IMAGE_SUFFIXES, open_dataset
-from vgtok.errors import BudgetError, VGTokError
+from vgtok.errors import BudgetError, InputError, VGTokError
 from vgtok.files import is_there, locked, stamp, write_bytes, write_text
 from vgtok.journal import Journal, is_number
 from vgtok.parallel import default_workers, progress_bar
@@ -46,6 +46,7 @@ class Output(StrEnum):
 def tokenize(
     images: Annotated[list[str], typer.Argument(help="Image files, folders or globs.")],
     budget: options.Budget = None,
+    budget_over: options.BudgetOverOption = options.BudgetOver.image,
     percentile: options.Percentile = None,
     table: options.Table = None,
     rank: options.Rank = SHIPPED_RANK,
@@ -63,6 +64,9 @@ def tokenize(
 ) -> None:
     """Partition images into tokens of 16, 32 and 64 px, at a budget of 40% by default; the same command resumes."""
     tokenizer = options.tokenizer_from(budget, percentile, table, rank, scorer, gate, splitter, canvas)
+    streamed = budget_over is options.BudgetOver.stream
+    if streamed and tokenizer.budget is None:
+        raise InputError("--budget-over: a stream needs --budget, without --percentile and --table")
     done: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
     errors = Console(stderr=True, soft_wrap=True)
@@ -79,6 +83,8 @@ def tokenize(
             Output.picture if name is Output.overlay else name for name in write or [Output.picture]
         }
         settings = {**asdict(tokenizer), "write": sorted(outputs)}
+        # Only if asked for, so that runs of earlier versions resume.
+        settings |= {"budget_over": "stream"} if streamed else {}
         if out is None:
             out = run_folder("tokenize", absolute_inputs(images), {**settings, "recursive": recursive})
         with locked(out / ".vgtok-lock", out):
@@ -109,6 +115,7 @@ def _tokenize_all(
     """Tokenize the files that are not in the journal of the folder; add the row of every file to `done`."""
     journal = Journal(job.out / "journal.jsonl", job.settings, _is_row)
     names = output_names(paths)
+    read = _reader(job, journal)
 
     def kept() -> str:
         return f"{len(done)} of {len(paths)} images are finished and kept in {job.out}; run the same command to go on"
@@ -124,7 +131,7 @@ def _tokenize_all(
                     or not all(map(is_there, map(Path, entry["written"])))
                 ):
                     seen = stamp(path)
-                    entry = {**_tokenize_file(path, names[path], job), "stamp": seen}
+                    entry = {**_tokenize_file(path, names[path], job, read), "stamp": seen}
                     journal.add(item, entry)
                 done.append({key: value for key, value in entry.items() if key not in ("item", "stamp")})
             except VGTokError as error:
@@ -146,9 +153,22 @@ def _is_row(entry: Mapping[str, Any]) -> bool:
     )
 
 
-def _tokenize_file(path: Path, name: str, job: _Job) -> dict[str, Any]:
+def _reader(job: _Job, journal: Journal) -> Callable[[Any], Tokens]:
+    """Return what tokenizes an image: the tokenizer, or a budget over the stream that the journal begins."""
+    if "budget_over" not in job.settings:
+        return job.tokenizer
+    from vgtok.slicing.stream import StreamBudget
+
+    assert job.tokenizer.budget is not None
+    stream = StreamBudget(job.tokenizer.budget, tokenizer=job.tokenizer)
+    for entry in journal.entries.values():
+        stream.book(entry["retained"])
+    return stream
+
+
+def _tokenize_file(path: Path, name: str, job: _Job, read: Callable[[Any], Tokens]) -> dict[str, Any]:
     image = read_image(path)
-    tokens = job.tokenizer(image)
+    tokens = read(image)
     written = []
     for output in sorted(job.outputs):
         target = job.out / (f"{name}.tokens.png" if output is Output.picture else f"{name}.tokens.{output}")

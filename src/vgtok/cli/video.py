@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -197,8 +197,10 @@ def _resumed_tracks(job: Job, log: Journal) -> "Tracker":
 
 
 def _close(drawings: "Sequence[Feed[Drawn]]") -> None:
-    for drawing in drawings:
-        drawing.close()
+    """End all drawings; raise the error of the first that failed once every thread has ended."""
+    with ExitStack() as stack:
+        for drawing in reversed(drawings):
+            stack.callback(drawing.close)
 
 
 class Video:
@@ -211,6 +213,7 @@ class Video:
         path = job.out / f"{name}{LOG_SUFFIX}"
         self.log = Journal(path, header, is_record, number_field=_NUMBER, restart=True)
         self.resumed = len(self.log.entries)
+        self.stream = job.stream(self.log.entries.values())
         self.targets = job.targets(name, ".mp4")
         self.tracks = _resumed_tracks(job, self.log) if job.settings.get("track") else None
         if not self.resumed:
@@ -240,7 +243,7 @@ class Video:
         """Yield the frames that are not in the log, ready for the network."""
         for frame in read_video(self.path, len(self.log.entries)):
             try:
-                yield frame, self.job.prepare(frame.pixels)
+                yield frame, self.job.prepare(frame.pixels, self.stream)
             except (RuntimeError, MemoryError) as error:
                 raise InputError(f"{self.item}#{frame.number:06d}: {error}; run again to resume from there") from None
 

@@ -16,8 +16,8 @@ from vgtok.encode.plain import is_rewritten
 QUERIES_AT_ONCE = 16384
 """Queries per chunk: their sampled points take 0.3 GB in the largest model."""
 
-_QUERIES_IN_CACHE = 2048
-"""Queries per chunk of the rewritten form, whose intermediate results then stay in a cache."""
+_QUERIES_PER_CHUNK = 4096
+"""Queries per chunk of the rewritten form: its intermediate results need a few MB."""
 
 Shapes = Sequence[tuple[int, int]]
 """(rows, columns) of every level."""
@@ -28,7 +28,7 @@ Reader = Callable[[Tensor, Tensor], Tensor]
 
 def queries_at_once(like: Tensor) -> int:
     """Return the number of queries to compute together."""
-    return _QUERIES_IN_CACHE if is_rewritten(like) else QUERIES_AT_ONCE
+    return _QUERIES_PER_CHUNK if is_rewritten(like) else QUERIES_AT_ONCE
 
 
 class DeformableAttention(nn.Module):

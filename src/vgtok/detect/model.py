@@ -207,16 +207,24 @@ def _by_size(
         )
 
 
-def detection_flops(config: DetectorConfig, rows: int, columns: int, head: Head = "query") -> dict[str, int]:
-    """Return the FLOPs from a map of (rows, columns) cells to boxes by part, with the head that predicts."""
+def detection_flops(
+    config: DetectorConfig, rows: int, columns: int, head: Head = "query", sites: int | None = None
+) -> dict[str, int]:
+    """Return the FLOPs from a map of (rows, columns) cells to boxes by part, with the head that predicts.
+
+    With `sites`, a sparse head computes so many positions of the finest level.
+    """
     with torch.device("meta"):
         neck = FeaturePyramid(config.encoder_config().dim, config.dim, config.strides)
         query_head = QueryHead(config)
         anchors = ATSSHead(config)
     shapes = level_shapes(rows, columns, config.strides)
-    cells = sum(down * across for down, across in shapes)
+    finest, *others = (down * across for down, across in shapes)
+    cells = (finest if sites is None else sites) + sum(others)
+    branches = [branch for _, branch in neck.named_children()]
     shared = {
-        "neck": sum(_branch_flops(neck.get_submodule(name), rows, columns) for name, _ in neck.named_children()),
+        "neck": _branch_flops(branches[0], rows, columns, sites)
+        + sum(_branch_flops(branch, rows, columns) for branch in branches[1:]),
         "cells": 2 * cells * _weights(query_head.transformer.encoder),
     }
     if head == "atss":
@@ -240,17 +248,20 @@ def detector_parameters(config: DetectorConfig) -> dict[str, int]:
         return CoDetr(config).parts()
 
 
-def _branch_flops(branch: nn.Module, rows: int, columns: int) -> int:
-    """Return the FLOPs of one branch of the pyramid."""
+def _branch_flops(branch: nn.Module, rows: int, columns: int, sites: int | None = None) -> int:
+    """Return the FLOPs of one branch of the pyramid; with `sites`, of so many positions after the last enlargement."""
     total = 0
-    for layer in branch.children():
+    layers = list(branch.children())
+    last = max((number for number, layer in enumerate(layers) if isinstance(layer, UpsampledConv)), default=0)
+    for number, layer in enumerate(layers):
         if isinstance(layer, UpsampledConv):
             # Counted as the released model runs it; our four kernels take 4/9 of that.
             rows, columns = 2 * rows, 2 * columns
         elif isinstance(layer, nn.MaxPool2d) or (isinstance(layer, nn.Conv2d) and layer.stride == (2, 2)):
             rows, columns = -(-rows // 2), -(-columns // 2)
         if isinstance(layer, nn.Conv2d):
-            total += 2 * rows * columns * layer.weight.numel()
+            positions = rows * columns if sites is None or number < last else sites
+            total += 2 * positions * layer.weight.numel()
     return total
 
 

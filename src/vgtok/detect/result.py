@@ -138,19 +138,7 @@ class Result:
         `category_ids` are given in label order. By default COCO's own classes have COCO's ids, and any other classes
         are numbered from 1.
         """
-        if category_ids is None:
-            category_ids = default_category_ids(self.class_names)
-        return [
-            {
-                "image_id": image_id,
-                "category_id": category_ids[label],
-                "bbox": [round(value, 3) for value in (x0, y0, x1 - x0, y1 - y0)],
-                "score": round(score, 6),
-            }
-            for (x0, y0, x1, y1), score, label in zip(
-                self.boxes.tolist(), self.scores.tolist(), self.labels.tolist(), strict=True
-            )
-        ]
+        return coco_rows(self.boxes, self.scores, self.labels, self.class_names, image_id, category_ids)
 
     def to_csv(self) -> str:
         """Return a CSV table with one line per detection, corners in pixels."""
@@ -178,16 +166,45 @@ class Result:
 
     def to_supervision(self) -> "supervision.Detections":
         """Convert to `supervision.Detections`, with the names under `data["class_name"]`."""
-        try:
-            import supervision
-        except ImportError:
-            raise VGTokError("to_supervision: supervision is not installed; pip install supervision") from None
-        return supervision.Detections(
-            xyxy=self.boxes.astype(np.float32),
-            confidence=self.scores,
-            class_id=self.labels,
-            data={"class_name": np.array(self.names, dtype=str)},
-        )
+        return supervision_detections(self.boxes, self.scores, self.labels, self.names)
+
+
+def coco_rows(
+    boxes: NDArray[np.float64],
+    scores: NDArray[np.floating[Any]],
+    labels: NDArray[np.int64],
+    class_names: tuple[str, ...],
+    image_id: int | str,
+    category_ids: Sequence[int] | None = None,
+) -> list[dict[str, Any]]:
+    """Return the rows of a COCO results file for (K, 4) corner boxes, (K,) scores and labels of one image."""
+    if category_ids is None:
+        category_ids = default_category_ids(class_names)
+    return [
+        {
+            "image_id": image_id,
+            "category_id": category_ids[label],
+            "bbox": [round(value, 3) for value in (x0, y0, x1 - x0, y1 - y0)],
+            "score": round(score, 6),
+        }
+        for (x0, y0, x1, y1), score, label in zip(boxes.tolist(), scores.tolist(), labels.tolist(), strict=True)
+    ]
+
+
+def supervision_detections(
+    boxes: NDArray[np.float64], scores: NDArray[np.floating[Any]], labels: NDArray[np.int64], names: Sequence[str]
+) -> "supervision.Detections":
+    """Return (K, 4) corner boxes, (K,) scores, labels and names as `supervision.Detections`."""
+    try:
+        import supervision
+    except ImportError:
+        raise VGTokError("to_supervision: supervision is not installed; pip install supervision") from None
+    return supervision.Detections(
+        xyxy=boxes.astype(np.float32),
+        confidence=scores.astype(np.float32),
+        class_id=labels,
+        data={"class_name": np.array(names, dtype=str)},
+    )
 
 
 def listed_images(images: Any, max_detections: int) -> list[Any]:

@@ -154,7 +154,7 @@ def run_cells(
     On a CPU several processes with one thread each are faster than one process with several threads.
     """
     wanted = tuple(dict.fromkeys(readers))
-    digests = [_digest(path) for path in images]
+    digests = [image_digest(path) for path in images]
     known = {(image, reader): store.load(reader, image) for image in digests for reader in wanted}
     jobs = []
     for path, image in zip(images, digests, strict=True):
@@ -211,7 +211,7 @@ def _detect(
             yield tokenizer, found(result.boxes, result.scores, result.labels, tokens.retained, taken)
 
 
-def _digest(path: Path) -> str:
+def image_digest(path: Path) -> str:
     """Return the name of an image within a cell: a digest of its file."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:24]

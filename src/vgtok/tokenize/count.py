@@ -72,6 +72,20 @@ def exact_single_pass(scores: Pyramid, extent: Extent, target: int) -> Nodes:
     return problem.nodes(problem.settle(splits, target))
 
 
+def split_thresholds(scores: Pyramid, extent: Extent, shares: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return for each of (K,) rising shares of the dense grid the score of the split that reaches it, without a gate.
+
+    Patches split in the order of their scores; -inf where even all of them do not reach the share.
+    """
+    problem = _Problem.quadtree(scores, None, extent)
+    # A node comes after its root, so every prefix of the order is a partition.
+    counts = extent.roots + np.cumsum(problem.gain[problem.order])
+    flat = np.concatenate([scores.coarse.ravel(), np.minimum(scores.middle, children(scores.coarse)).ravel()])
+    places = np.searchsorted(counts, np.floor(shares * extent.dense))
+    ordered = np.append(flat[problem.order], np.float32(-np.inf))
+    return np.asarray(ordered[places], dtype=np.float32)
+
+
 @dataclass(frozen=True)
 class _Problem:
     """All patches that may split under one flat index: roots first, then 32-px nodes."""

@@ -1,4 +1,7 @@
-"""Open the images of a run, and evaluate it on others: held-out ones, another data set, scenes of other seeds."""
+"""The images of a run: those it trains on, and those it is evaluated on.
+
+The latter are held-out ones, another data set, or scenes of other seeds.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
