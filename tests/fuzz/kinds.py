@@ -22,7 +22,8 @@ from tests.detect.small_models import SMALL, small_detector
 from tests.fuzz.arguments import make_arguments, run_arguments
 from tests.fuzz.mutations import Mutate, mutate_bytes, mutate_fields, mutate_json, mutate_lines
 from vgtok import InputError, RetentionTable, Tokenizer
-from vgtok.cli.detections import Job, Pictures, is_record, write_coco, write_csv
+from vgtok.cli.detections import Job, is_record, write_coco, write_csv
+from vgtok.cli.pictures import Pictures
 from vgtok.cli.video import logged_frames
 from vgtok.data.coco import open_coco
 from vgtok.data.dataset import AnnotatedDataset

@@ -3,23 +3,22 @@
 import csv
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.cli.pipeline import ahead, behind, in_groups
-from vgtok.detect.result import Prepared, picture_bytes
+from vgtok.cli.frames import Reading, WindowLog
+from vgtok.detect.result import Prepared, Result
 from vgtok.errors import InputError, VGTokError
-from vgtok.files import is_there, replacing, stamp, write_bytes
-from vgtok.journal import Journal, is_number
-from vgtok.tokenize.canvas import read_image
+from vgtok.files import replacing
+from vgtok.journal import is_number
+from vgtok.slicing.frames import ArrayFrame, Frame, fit_frame, partition_frame
+from vgtok.slicing.geo import write_geojson, write_geopackage
 from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -27,20 +26,28 @@ if TYPE_CHECKING:
 
     from vgtok.cli.loading import AnyDetector
     from vgtok.data.dataset import AnnotatedDataset
-    from vgtok.detect.result import Result
     from vgtok.slicing.stream import StreamBudget
+    from vgtok.slicing.windows import Windows
     from vgtok.tokenize.tokens import Tokens
 
 
 class Output(StrEnum):
-    """Outputs: annotated pictures or videos, with tokens, beside the dense model; one COCO file, one CSV table."""
+    """Outputs: annotated pictures or videos, with tokens, beside the dense model; one COCO, CSV or geo file of all."""
 
     picture = "picture"
     tokens = "tokens"
     compare = "compare"
     coco = "coco"
     csv = "csv"
+    geojson = "geojson"
+    gpkg = "gpkg"
 
+
+GEO_FILES = {
+    Output.geojson: ("detections.geojson", write_geojson),
+    Output.gpkg: ("detections.gpkg", write_geopackage),
+}
+"""Name of the file of each geo output and the function that writes it."""
 
 ENDINGS = {Output.picture: "detections", Output.tokens: "tokens", Output.compare: "compare"}
 """Endings of the annotated files, for the outputs that are written per input."""
@@ -56,7 +63,7 @@ PARTS = ("tokenizer", "encoder", "head")
 class Job:
     """One run of the command: the detector, the settings that results depend on, the outputs and their folder.
 
-    `truth` is the data set whose annotated boxes are drawn too.
+    `truth` is the data set whose annotated boxes are drawn too, `reading` how files are read.
     """
 
     detector: "AnyDetector"
@@ -64,6 +71,7 @@ class Job:
     outputs: frozenset[Output]
     out: Path
     truth: "AnnotatedDataset | None" = None
+    reading: Reading = field(default_factory=Reading)
 
     def targets(self, name: str, suffix: str) -> dict[Output, Path]:
         """Return the annotated files of an input, by output."""
@@ -78,7 +86,9 @@ class Job:
     def prepare(self, pixels: NDArray[np.uint8], stream: "StreamBudget | None") -> "Prepared":
         """Tokenize (H, W, 3) RGB pixels ahead of the network, at the budget a stream has for them if there is one."""
         budget = self.settings["budget"] if stream is None else stream.share(pixels)
-        return self.detector.prepare(pixels, budget=budget)
+        return self.detector.prepare(
+            pixels, tokenizer=Tokenizer(budget, canvas=self.reading.fitted(self.detector.canvas))
+        )
 
     def stream(self, earlier: Iterable[Mapping[str, Any]]) -> "StreamBudget | None":
         """Return the budget of a stream that begins with the records of `earlier`; None if each image has its own."""
@@ -94,68 +104,90 @@ class Job:
 
     def detect(
         self,
-        image: "NDArray[np.uint8] | Prepared",
+        frame: Frame,
         *,
         budget: float | None = None,
         score_threshold: float | None = None,
+        finished: WindowLog | None = None,
     ) -> "Result":
-        """Run the detector on (H, W, 3) RGB pixels or a prepared image; the arguments replace those of the settings."""
-        found: Result = self._run(image, score_threshold, budget)
-        return found
+        """Run the detector on a frame; budget and threshold replace those of the settings.
 
-    def _run(self, images: Any, score_threshold: float | None, budget: float | None = None) -> Any:
-        """Call the detector with the settings."""
-        return self.detector(
-            images,
-            budget=self.settings["budget"] if budget is None else budget,
-            max_detections=self.settings["max_detections"],
-            score_threshold=self.settings["score_threshold"] if score_threshold is None else score_threshold,
-            head=self.settings["head"],
-        )
+        `finished` holds the windows of the frame that an earlier run finished.
+        """
+        windows = self.windows(frame)
+        choices = self._choices(score_threshold)
+        choices["budget"] = self.settings["budget"] if budget is None else budget
+        canvas = self.reading.fitted(self.detector.canvas) if windows is None else windows
+        on_frame = getattr(self.detector, "on_frame", None)
+        if on_frame is None:
+            if self.reading.canvas is not None:
+                raise InputError("--canvas: this model reads images of one size only; leave the option out")
+            return self.detector(frame.read(0, 0, frame.height, frame.width)[0], **choices)
+        if windows is None and isinstance(frame, ArrayFrame):
+            read: Callable[..., Result] = self.detector
+            return read(frame.pixels, canvas=canvas, **choices)
+        result: Result = on_frame(frame, canvas=canvas, finished=finished, **choices)
+        return result
+
+    def windows(self, frame: Frame) -> "Windows | None":
+        """Return the windows a frame is read by; None if it is fitted to a canvas, as every one for an ONNX file is."""
+        return self.reading.windows(frame, self.detector.canvas) if hasattr(self.detector, "on_frame") else None
 
     def detect_all(
         self, images: "Sequence[Prepared]", score_threshold: float | None = None
     ) -> "list[Result | Exception]":
         """Run prepared images as one batch, or one by one if that fails; what cannot be run gives its error."""
+        run: Callable[..., Any] = self.detector
+        choices = self._choices(score_threshold)
         if len(images) > 1:
             with suppress(VGTokError, RuntimeError, MemoryError):
-                return list(self._run(list(images), score_threshold))
+                return list(run(list(images), **choices))
         found: list[Result | Exception] = []
         for image in images:
             # An image that exhausts memory or a kernel does not affect the next one.
             try:
-                found.append(self.detect(image, score_threshold=score_threshold))
+                found.append(run(image, **choices))
             except (VGTokError, RuntimeError, MemoryError) as error:
                 found.append(error)
         return found
 
+    def _choices(self, score_threshold: float | None) -> dict[str, Any]:
+        """Return the arguments of a call to the detector, but for the budget."""
+        return {
+            "max_detections": self.settings["max_detections"],
+            "score_threshold": self.settings["score_threshold"] if score_threshold is None else score_threshold,
+            "head": self.settings["head"],
+        }
+
     def draw(
         self,
-        pixels: NDArray[np.uint8],
+        frame: Frame,
         entry: Mapping[str, Any],
         kind: Output,
         tokens: "Tokens | None" = None,
         path: Path | None = None,
     ) -> "Image.Image":
-        """Return the pixels annotated with a record; without `tokens` they are computed again.
+        """Return the frame annotated with a record; without `tokens` they are computed again.
 
         `path` is the image file, whose annotated boxes are drawn if the job has them.
         """
         from vgtok.show.boxes import side_by_side
 
-        picture: Any = pixels
+        picture: Any = frame.picture()
         if kind is Output.tokens:
             if tokens is None:
                 # What was kept of an image is its own exact budget.
                 streamed = self.settings.get("budget_over") == "stream"
                 budget = entry["retained"] if streamed else self.settings["budget"]
-                tokens = Tokenizer(budget=budget, canvas=self.detector.canvas)(pixels)
-            picture = tokens.overlay(pixels)
-        drawn = self._annotated(picture, pixels.shape[1], entry["objects"], path)
+                reader = Tokenizer(budget=budget, canvas=self.reading.fitted(self.detector.canvas))
+                whole = self.windows(frame) is None
+                tokens = (fit_frame(frame, reader)[1] if whole else partition_frame(frame, reader)).tokens
+            picture = tokens.overlay(picture)
+        drawn = self._annotated(picture, frame.width, entry["objects"], path)
         if kind is not Output.compare:
             return drawn
-        dense = record("", self.detect(pixels, budget=1.0))
-        other = self._annotated(picture, pixels.shape[1], dense["objects"], path)
+        dense = record("", self.detect(frame, budget=1.0))
+        other = self._annotated(picture, frame.width, dense["objects"], path)
         return side_by_side([other, drawn], [_caption("dense", dense), _caption("budget", entry)])
 
     def _annotated(
@@ -204,8 +236,14 @@ def record(item: str, result: "Result") -> dict[str, Any]:
     """Return a result as plain values; each object has its name, its label and the fields of a COCO results row."""
     rows = zip(result.names, result.labels.tolist(), result.to_coco(item), strict=True)
     kept = ("category_id", "bbox", "score")
+    read = (
+        f"{result.tokens.width} x {result.tokens.height}"
+        if result.windows is None
+        else f"{result.windows[0]} of {result.windows[1]} windows"
+    )
     return {
         "item": item,
+        "canvas": read,
         "tokens": len(result.tokens),
         "retained": result.tokens.retained,
         "ms": vars(result.timings),
@@ -271,111 +309,3 @@ def write_csv(path: Path, records: Iterable[Mapping[str, Any]], *, tracked: bool
                 texts = csv_text(entry["item"]), csv_text(found["name"])
                 identity = [found.get("track", "")] if tracked else []
                 writer.writerow((*texts, found["label"], f"{found['score']:.4f}", *corners, *identity))
-
-
-class File(NamedTuple):
-    """An image file, called `item` in results, and the start of the names of its pictures."""
-
-    path: Path
-    item: str
-    name: str
-
-
-class Pictures:
-    """The image files of one command in a folder whose `journal` holds the finished ones, also of earlier commands.
-
-    `items` are those of this command; an earlier one finished `resumed` of them. Finished images that were deleted
-    since from one of the input `folders` are dropped.
-    """
-
-    def __init__(self, job: Job, folders: AbstractSet[Path]) -> None:
-        self.job = job
-        self.journal = Journal(job.out / "journal.jsonl", job.settings, partial(_is_current, folders=folders))
-        self.stream = job.stream(self.journal.entries.values())
-        self.resumed = 0
-        self.items: list[str] = []
-        self.order: dict[str, int] = {}
-
-    def detect(self, files: Sequence[File], advance: Callable[[], None], fail: Callable[[str, str], None]) -> None:
-        """Detect in files, write their pictures and log each, unless an earlier run did; call `advance` after each.
-
-        The next files are read and the pictures of the last ones drawn while the network runs. An entry is logged when
-        its pictures are written, so a kill costs no more than the files in flight.
-        """
-        self.order = {file.item: place for place, file in enumerate(files)}
-        with behind() as writer:
-            for group in in_groups(ahead(map(self._read, files)), self.job.batch):
-                ready = [(file, seen, image) for file, seen, image in group if isinstance(image, Prepared)]
-                for file, _, error in group:
-                    if isinstance(error, Exception):
-                        fail(file.item, str(error))
-                    elif error is None:
-                        self.items.append(file.item)
-                        self.resumed += 1
-                        advance()
-                results = self.job.detect_all([image for _, _, image in ready])
-                for (file, seen, _), result in zip(ready, results, strict=True):
-                    if isinstance(result, Exception):
-                        fail(file.item, f"{file.item}: {result}")
-                        continue
-                    writer.add(partial(self._write, file, seen, result, advance), partial(_report, fail, file.item))
-
-    def _read(self, file: File) -> "tuple[File, list[int], Prepared | Exception | None]":
-        """Return a file with its stamp and its prepared image, or why there is none; None if it is finished."""
-        seen = stamp(file.path)
-        if self._finished(file.path, file.item):
-            return file, seen, None
-        try:
-            return file, seen, self.job.prepare(read_image(file.path), self.stream)
-        except VGTokError as error:
-            return file, seen, error
-        except (RuntimeError, MemoryError) as error:
-            return file, seen, InputError(f"{file.item}: {error}")
-
-    def _write(self, file: File, seen: list[int], result: "Result", advance: Callable[[], None]) -> None:
-        """Draw and write the pictures of a file, then log it."""
-        entry = record(file.item, result)
-        written = self.job.targets(file.name, ".jpg")
-        for kind, target in written.items():
-            drawn = self.job.draw(result.image, entry, kind, result.tokens, file.path)
-            write_bytes(target, picture_bytes(drawn, target))
-        paths = [str(target) for target in written.values()]
-        source = str(file.path.absolute())
-        self.journal.add(file.item, {"stamp": seen, "source": source, "written": paths, **entry})
-        self.items.append(file.item)
-        advance()
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a row for every finished file of this command."""
-        found = ((item, self.journal.entries[item]) for item in sorted(self.items, key=self.order.__getitem__))
-        return [
-            {
-                "input": item,
-                "detections": len(entry["objects"]),
-                **{key: entry[key] for key in ("tokens", "retained", "ms", "written")},
-            }
-            for item, entry in found
-        ]
-
-    def _finished(self, path: Path, item: str) -> bool:
-        """Whether an earlier run wrote everything for this file, and it has not changed since."""
-        entry = self.journal.entries.get(item)
-        if entry is None or entry["stamp"] != stamp(path):
-            return False
-        return all(is_there(Path(file)) for file in entry["written"])
-
-
-def _report(fail: Callable[[str, str], None], item: str, error: Exception) -> None:
-    """Report a picture that could not be written; any other error is one of this program."""
-    if not isinstance(error, VGTokError):
-        raise error
-    fail(item, str(error))
-
-
-def _is_current(entry: Mapping[str, Any], folders: AbstractSet[Path]) -> bool:
-    """Whether an entry is whole and its image still exists; older entries have no `source`."""
-    written, source = entry.get("written"), entry.get("source", "")
-    if not (is_record(entry) and "stamp" in entry and isinstance(source, str) and isinstance(written, list)):
-        return False
-    gone = Path(source).parent in folders and not is_there(Path(source))
-    return all(isinstance(file, str) for file in written) and not gone

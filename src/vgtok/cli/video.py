@@ -18,6 +18,7 @@ from vgtok.cli.pipeline import Feed, ahead, in_groups
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import stamp
 from vgtok.journal import Journal, read_entries, read_header
+from vgtok.slicing.frames import ArrayFrame
 
 if TYPE_CHECKING:
     from vgtok.detect.result import Prepared, Result
@@ -269,7 +270,7 @@ class Video:
 
         def pictures(found: "Iterator[Drawn]") -> Iterator[NDArray[np.uint8]]:
             for image, entry in found:
-                yield np.asarray(self.job.draw(image.pixels, entry, kind, image.tokens), dtype=np.uint8)
+                yield np.asarray(self.job.draw(ArrayFrame(image.pixels), entry, kind, image.tokens), dtype=np.uint8)
 
         def write(found: "Iterator[Drawn]") -> None:
             first = next(found, None)
@@ -345,7 +346,7 @@ class Video:
             frame = next(frames, None)
             if frame is None:
                 raise InputError(f"{self.path}: has fewer frames than when it was first read; delete {self.log.path}")
-            yield np.asarray(self.job.draw(frame.pixels, entry, kind), dtype=np.uint8)
+            yield np.asarray(self.job.draw(ArrayFrame(frame.pixels), entry, kind), dtype=np.uint8)
             advance()
 
     def _remove_outdated(self) -> None:

@@ -5,9 +5,10 @@ It hides the canvas, the tokens and batching. The budget is an argument of each 
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -16,11 +17,14 @@ import torch
 from torch import Tensor
 
 from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS, DEFAULT_SCORE
+from vgtok.detect.by_windows import detect_by_windows, detect_fitted
 from vgtok.detect.config import MAX_DETECTIONS, Auxiliary, Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.result import Prepared, Result, Timings, listed_images
 from vgtok.encode.precision import convert_weights, dtype_name, find_device, find_dtype, running_in
 from vgtok.errors import InputError
+from vgtok.slicing.frames import ArrayFrame, Frame
+from vgtok.slicing.windows import CanvasChoice, WindowFound, fitted_canvas, windows_for
 from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, fit_canvas, read_image
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -165,6 +169,7 @@ class Detector:
         head: Head | None = None,
         sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
+        canvas: CanvasChoice | None = None,
     ) -> list[Result]: ...
 
     @overload
@@ -179,6 +184,7 @@ class Detector:
         head: Head | None = None,
         sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
+        canvas: CanvasChoice | None = None,
     ) -> Result: ...
 
     def __call__(
@@ -192,25 +198,96 @@ class Detector:
         head: Head | None = None,
         sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
+        canvas: CanvasChoice | None = None,
     ) -> Result | list[Result]:
         """Detect objects in one image, or in a list of images of any sizes as one batch.
 
         Give either `budget`, the share of the dense grid each image is read at [default: the model's], or a
         `tokenizer` of your own, whose canvas is then used. A budget of 1 runs the dense model. `head` selects the head
-        that predicts [default: the model's]. With `sparse_head` the head computes as many positions of its finest level
-        for a coarse token as for a fine one [default: the model's]. Detections below `score_threshold` are left out; 0
-        keeps all, as evaluation does. `value_range` is the (low, high) of black and white; floats need it. Images from
-        `prepare` are run as they are.
+        that predicts [default: the model's]. With `sparse_head` the head leaves out the positions of its finest level
+        in unsplit 64-px roots [default: the model's]. Detections below `score_threshold` are left out; 0
+        keeps all, as evaluation does. `value_range` is the (low, high) of black and white; floats need it.
+        Images from `prepare` are run as they are.
+
+        `canvas` says how images are read [default: fitted to the model's canvas, but by windows if a side exceeds 4096
+        px]. By windows, the budget is spent over the whole image, and `max_detections` holds in each window.
         """
-        reader = self._reader(budget, tokenizer)
+        for name, value in (("budget", budget), ("canvas", canvas)):
+            if value is not None and tokenizer is not None:
+                raise InputError(f"{name}: a tokenizer brings its own; give either {name}= or tokenizer=")
         chosen = self.model.check_head(head or self.head)
-        given = listed_images(images, max_detections)
-        fresh = self._prepared([image for image in given if not isinstance(image, Prepared)], reader, value_range)
-        waiting = iter(fresh)
-        ready = [image if isinstance(image, Prepared) else next(waiting) for image in given]
         sparse = self.sparse_head if sparse_head is None else sparse_head
-        results = self._predict(ready, max_detections, score_threshold, chosen, sparse) if ready else []
+        given = listed_images(images, max_detections)
+        ready = [image if isinstance(image, Prepared) else read_image(image, value_range) for image in given]
+        share = self.budget if budget is None else budget
+        windows = [
+            None if tokenizer or isinstance(image, Prepared) else windows_for(canvas, self.canvas, image.shape)
+            for image in ready
+        ]
+        reader = tokenizer or Tokenizer(share, canvas=fitted_canvas(canvas, self.canvas))
+        whole = [image for image, parts in zip(ready, windows, strict=True) if parts is None]
+        fresh = iter(self._prepared([image for image in whole if not isinstance(image, Prepared)], reader))
+        whole = [image if isinstance(image, Prepared) else next(fresh) for image in whole]
+        fits = iter(self._predict(whole, max_detections, score_threshold, chosen, sparse) if whole else [])
+        predict = partial(
+            self._predict_one,
+            max_detections=max_detections,
+            score_threshold=score_threshold,
+            head=chosen,
+            sparse_head=sparse,
+        )
+        results = [
+            next(fits)
+            if parts is None
+            else detect_by_windows(ArrayFrame(image), parts, reader, predict, {}, self.names)
+            for image, parts in zip(ready, windows, strict=True)
+        ]
         return results if isinstance(images, list | tuple) else results[0]
+
+    def on_frame(
+        self,
+        frame: Frame,
+        *,
+        budget: float | None = None,
+        max_detections: int = MAX_DETECTIONS,
+        score_threshold: float = DEFAULT_SCORE,
+        head: Head | None = None,
+        sparse_head: bool | None = None,
+        canvas: CanvasChoice | None = None,
+        finished: MutableMapping[int, WindowFound] | None = None,
+    ) -> Result:
+        """Detect in a frame that is read in parts, such as a raster file; pixels without data take no budget.
+
+        The arguments are those of a call. `finished` holds the windows that an earlier call finished, by number; every
+        further one is added to it.
+        """
+        predict = partial(
+            self._predict_one,
+            max_detections=max_detections,
+            score_threshold=score_threshold,
+            head=self.model.check_head(head or self.head),
+            sparse_head=self.sparse_head if sparse_head is None else sparse_head,
+        )
+        reader = Tokenizer(self.budget if budget is None else budget, canvas=fitted_canvas(canvas, self.canvas))
+        windows = windows_for(canvas, self.canvas, (frame.height, frame.width))
+        if windows is None:
+            return detect_fitted(frame, reader, predict)
+        return detect_by_windows(frame, windows, reader, predict, {} if finished is None else finished, self.names)
+
+    def _predict_one(
+        self,
+        image: Pixels,
+        canvas: Canvas,
+        tokens: Tokens,
+        *,
+        max_detections: int,
+        score_threshold: float,
+        head: Head,
+        sparse_head: bool,
+    ) -> Result:
+        """Return the result of one image on its canvas."""
+        one = Prepared(image, canvas, tokens, 0.0)
+        return self._predict([one], max_detections, score_threshold, head, sparse_head)[0]
 
     def prepare(
         self,
@@ -221,17 +298,12 @@ class Detector:
         value_range: tuple[float, float] | None = None,
     ) -> Prepared:
         """Read, fit and tokenize an image for a later call; in another thread this overlaps with the network."""
-        return self._prepared([image], self._reader(budget, tokenizer), value_range)[0]
-
-    def _reader(self, budget: float | None, tokenizer: Tokenizer | None) -> Tokenizer:
         if budget is not None and tokenizer is not None:
             raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
-        return tokenizer or Tokenizer(self.budget if budget is None else budget, canvas=self.canvas)
+        reader = tokenizer or Tokenizer(self.budget if budget is None else budget, canvas=self.canvas)
+        return self._prepared([read_image(image, value_range)], reader)[0]
 
-    def _prepared(
-        self, images: Sequence[ImageLike], reader: Tokenizer, value_range: tuple[float, float] | None
-    ) -> list[Prepared]:
-        pixels = [read_image(image, value_range) for image in images]
+    def _prepared(self, pixels: Sequence[Pixels], reader: Tokenizer) -> list[Prepared]:
         started = time.perf_counter()
         canvases = [fit_canvas(image, reader.canvas) for image in pixels]
         tokens = self._partition(canvases, reader)
