@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 from tests.detect.small_models import small_detector
+from tests.slicing.rasters import write_raster
 from tests.slicing.yolo_files import columns
 from tests.slicing.yolo_files import write_yolo as write_yolo_onnx
 from tests.train.rendered_yolo import write_yolo
@@ -31,6 +32,8 @@ def furnish(folder: Path) -> None:
         (folder / place).mkdir()
     for name in ("frame.jpg", "frame.png", "photo.jpg", "flight/one.tif"):
         Image.fromarray(scenes[0].pixels).save(folder / name)
+    bands = np.moveaxis(np.concatenate([scenes[0].pixels, scenes[0].pixels[..., :1]], axis=2), -1, 0)
+    write_raster(folder / "ortho.tif", bands.astype(np.uint16) * 11)
     for number, scene in enumerate(scenes):
         for place in ("frames", "folder", "images"):
             Image.fromarray(scene.pixels).save(folder / place / f"{number}.jpg")

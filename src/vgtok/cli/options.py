@@ -52,6 +52,25 @@ Splitter = Annotated[str, typer.Option(help="quadtree (16/32/64 px) or single_pa
 CanvasOption = Annotated[
     str, typer.Option("--canvas", help="Canvas to resize images to, as WIDTHxHEIGHT, or 'native' for no resizing.")
 ]
+FrameCanvas = Annotated[
+    str | None,
+    typer.Option(
+        "--canvas",
+        help="Canvas to resize images to, as WIDTHxHEIGHT; 'native' for no resizing; 'windows' to read at full "
+        "resolution in parts (default: the model's canvas, windows for large images).",
+    ),
+]
+WindowsOver = Annotated[
+    int, typer.Option(min=1, metavar="PX", help="Read images by windows if a side is longer than this.")
+]
+Bands = Annotated[str | None, typer.Option(help="Bands of geo rasters to read as red, green and blue, e.g. 4,3,2.")]
+ValueRange = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LOW,HIGH",
+        help="Values that become black and white, e.g. 0,3000, or percentiles (default: 2%,98% unless 8-bit).",
+    ),
+]
 Workers = Annotated[int | None, typer.Option(help="Number of processes (default: one per core).")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Data = Annotated[
@@ -137,7 +156,7 @@ def tokenizer_from(
     scorer: str,
     gate: str,
     splitter: str,
-    canvas: str,
+    canvas: CanvasSize,
 ) -> Tokenizer:
     """Return the tokenizer these options describe; the default budget without --budget and --percentile."""
     settings: dict[str, Any] = {
@@ -145,7 +164,7 @@ def tokenizer_from(
         "scorer": scorer,
         "gate": gate,
         "splitter": splitter,
-        "canvas": canvas_size(canvas),
+        "canvas": canvas,
     }
     if table is not None:
         if budget is None or percentile is not None:

@@ -16,6 +16,7 @@ from vgtok.cli.detections import PARTS, Job, Output, is_record, object_corners, 
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import stamp
 from vgtok.journal import Journal, read_entries, read_header
+from vgtok.slicing.frames import ArrayFrame
 
 if TYPE_CHECKING:
     from vgtok.detect.tracking import Tracker
@@ -223,11 +224,12 @@ class Video:
         """Detect in the next frame; return its record, with identities if the run tracks."""
         budget = None if self.stream is None else self.stream.share(pixels)
         if self.tracks is None:
-            return record(item, self.job.detect(pixels, budget=budget))
+            return record(item, self.job.detect(ArrayFrame(pixels), budget=budget))
         from vgtok.detect.tracking import UNTRACKED, WEAK_SCORE
 
         least = self.job.settings["score_threshold"]
-        entry = record(item, self.job.detect(pixels, budget=budget, score_threshold=min(least, WEAK_SCORE)))
+        frame = ArrayFrame(pixels)
+        entry = record(item, self.job.detect(frame, budget=budget, score_threshold=min(least, WEAK_SCORE)))
         # The rounded values of the record, so that replaying the log gives the same tracks.
         objects = entry["objects"]
         boxes, labels = object_corners(objects), np.array([row["label"] for row in objects], dtype=np.int64)
@@ -278,7 +280,7 @@ class Video:
             frame = next(frames, None)
             if frame is None:
                 raise InputError(f"{self.path}: has fewer frames than when it was first read; delete {self.log.path}")
-            yield np.asarray(self.job.draw(frame.pixels, entry, kind), dtype=np.uint8)
+            yield np.asarray(self.job.draw(ArrayFrame(frame.pixels), entry, kind), dtype=np.uint8)
             advance()
 
     def _remove_outdated(self) -> None:

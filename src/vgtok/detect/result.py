@@ -43,7 +43,8 @@ class Result:
     """Detections of one image, sorted by score, best first.
 
     `boxes` (K, 4) float64 x0 y0 x1 y1 in the pixels of `image` (H, W, 3), `scores` (K,) float32, `labels` (K,) int64
-    into `class_names`; `names` spells the labels out.
+    into `class_names`; `names` spells the labels out. If the image was read by windows, `windows` is how many were read
+    and how many there are; `image` may then be a reduced picture of a frame too large for memory.
     """
 
     boxes: NDArray[np.float64]
@@ -53,6 +54,7 @@ class Result:
     tokens: Tokens
     timings: Timings
     image: NDArray[np.uint8]
+    windows: tuple[int, int] | None = None
 
     @classmethod
     def from_canvas(
@@ -83,9 +85,11 @@ class Result:
         counts = ", ".join(f"{count} {name}" for name, count in Counter(self.names).most_common())
         found = f"{len(self)} detection{'' if len(self) == 1 else 's'}"
         scores = f" of score {self.scores.min():.2f} to {self.scores.max():.2f}: {counts}" if len(self) else ""
-        height, width = self.image.shape[:2]
+        height, width = self.tokens.source_height, self.tokens.source_width
         read = f"{len(self.tokens):,} of {self.tokens.dense:,} tokens ({self.tokens.retained:.0%})"
-        return f"{found}{scores}; image {width} x {height} px, {read}, {sum(vars(self.timings).values()):.0f} ms"
+        parts = "" if self.windows is None else f" in {self.windows[0]} of {self.windows[1]} windows"
+        took = f"{sum(vars(self.timings).values()):.0f} ms"
+        return f"{found}{scores}; image {width} x {height} px, {read}{parts}, {took}"
 
     def _repr_html_(self) -> str:
         """Return the summary and the picture, which notebooks show."""
@@ -107,7 +111,7 @@ class Result:
         kept = self.scores >= score_threshold
         picture = self.tokens.overlay(self.image) if tokens else self.image
         found = (self.boxes[kept], self.labels[kept], self.class_names)
-        return draw_detections(picture, self.image.shape[1], *found, scores=self.scores[kept])
+        return draw_detections(picture, self.tokens.source_width, *found, scores=self.scores[kept])
 
     def save(self, path: str | Path) -> None:
         """Write a COCO results file (.json), a table (.csv) or the plot (any picture format), by the suffix."""

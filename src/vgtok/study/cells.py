@@ -37,7 +37,16 @@ from vgtok.tokenize.tokenizer import Tokenizer
 
 FOLDER = "cells"
 
-DETECTION = ("tokenize", "encode", "detect", "study/cells.py", "study/tokenizers.py", "study/slicing.py")
+DETECTION = (
+    "tokenize",
+    "encode",
+    "detect",
+    "study/cells.py",
+    "study/tokenizers.py",
+    "study/slicing.py",
+    "slicing",
+    "study/seams.py",
+)
 """The code that detections depend on: from pixels to boxes, and the readers of the studies."""
 
 TRAINING = (*DETECTION[:3], "train", "evaluate", "data")
