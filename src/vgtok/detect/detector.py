@@ -24,7 +24,7 @@ from vgtok.detect.result import Result, Timings, read_images
 from vgtok.encode.precision import convert_weights, dtype_name, find_device, find_dtype, running_in
 from vgtok.errors import InputError
 from vgtok.slicing.frames import ArrayFrame, Frame
-from vgtok.slicing.windows import CanvasChoice, WindowFound, fitted_canvas, windows_for
+from vgtok.slicing.windows import LARGEST_WHOLE, CanvasChoice, WindowFound, Windows, fitted_canvas, windows_for
 from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, fit_canvas
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -218,8 +218,10 @@ class Detector:
         pixels = read_images(images, max_detections, value_range)
         sparse = self.sparse_head if sparse_head is None else sparse_head
         share = self.budget if budget is None else budget
-        windows = [None if tokenizer else windows_for(canvas, self.canvas, image.shape) for image in pixels]
-        reader = tokenizer or Tokenizer(share, canvas=fitted_canvas(canvas, self.canvas))
+        windows = [None if tokenizer else self._windows(canvas, image.shape) for image in pixels]
+        reader = tokenizer or Tokenizer(
+            share, canvas=self.canvas if canvas is None else fitted_canvas(canvas, self.canvas)
+        )
         whole = [image for image, parts in zip(pixels, windows, strict=True) if parts is None]
         fits = iter(self._detect(whole, reader, max_detections, score_threshold, chosen, sparse))
         predict = partial(
@@ -261,11 +263,20 @@ class Detector:
             head=self.model.check_head(head or self.head),
             sparse_head=self.sparse_head if sparse_head is None else sparse_head,
         )
-        reader = Tokenizer(self.budget if budget is None else budget, canvas=fitted_canvas(canvas, self.canvas))
-        windows = windows_for(canvas, self.canvas, (frame.height, frame.width))
+        reader = Tokenizer(
+            self.budget if budget is None else budget,
+            canvas=self.canvas if canvas is None else fitted_canvas(canvas, self.canvas),
+        )
+        windows = self._windows(canvas, (frame.height, frame.width))
         if windows is None:
             return detect_fitted(frame, reader, predict)
         return detect_by_windows(frame, windows, reader, predict, {} if finished is None else finished, self.names)
+
+    def _windows(self, canvas: CanvasChoice | None, shape: Sequence[int]) -> Windows | None:
+        """Return the windows to read an image of shape (height, width, ...) by; ordinary images are fitted: None."""
+        if canvas is None and max(shape[:2]) <= LARGEST_WHOLE:
+            return None
+        return windows_for(canvas, self.canvas, shape)
 
     def _predict_one(
         self,
