@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vgtok.detect.result import record
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import is_there, replacing, stamp, write_bytes
 from vgtok.journal import Journal, is_number
@@ -140,19 +141,6 @@ def _annotated_boxes(dataset: "AnnotatedDataset", path: Path) -> NDArray[np.floa
     if index is None:
         raise InputError(f"{path}: not one of the {len(dataset.images)} images of --truth")
     return dataset.annotations(index).boxes
-
-
-def record(item: str, result: "Result") -> dict[str, Any]:
-    """Return a result as plain values; each object has its name, its label and the fields of a COCO results row."""
-    rows = zip(result.names, result.labels.tolist(), result.to_coco(item), strict=True)
-    kept = ("category_id", "bbox", "score")
-    return {
-        "item": item,
-        "tokens": len(result.tokens),
-        "retained": result.tokens.retained,
-        "ms": vars(result.timings),
-        "objects": [{"name": name, "label": label, **{key: row[key] for key in kept}} for name, label, row in rows],
-    }
 
 
 def is_record(entry: Mapping[str, Any]) -> bool:
