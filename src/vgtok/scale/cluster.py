@@ -6,7 +6,7 @@ import re
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -134,6 +134,13 @@ def connected(engine: Engine) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Drop what is printed to standard output in the block: Ray tells there of workers that died."""
+    with open(os.devnull, "w") as nothing, redirect_stdout(nothing):  # noqa: PTH123
+        yield
 
 
 @contextmanager

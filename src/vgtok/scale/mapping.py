@@ -8,7 +8,7 @@ import pyarrow
 
 from vgtok.errors import VGTokError
 from vgtok.parallel import progress_bar
-from vgtok.scale.cluster import Engine, connected, count_slots
+from vgtok.scale.cluster import Engine, connected, count_slots, silenced
 from vgtok.scale.pipeline import Home, Pool, parcel_of
 from vgtok.scale.streaming import streamed
 
@@ -25,7 +25,7 @@ def map_on_cluster(
     """
     if not items:
         return
-    with connected(engine) as ray, progress_bar() as progress:
+    with silenced(), connected(engine) as ray, progress_bar() as progress:
         workers = min(engine.workers or count_slots(ray, engine.worker), len(items))
         count_slots(ray, engine.worker)
         task = progress.add_task(f"{label}, {workers} workers", total=len(items))

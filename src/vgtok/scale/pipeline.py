@@ -7,7 +7,7 @@ dies, and waits where results pile up.
 import os
 import pickle
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,6 @@ from vgtok.scale.tasks import FRAME_COLUMNS, Row, Task
 
 if TYPE_CHECKING:
     from ray.data import Dataset
-
-_RETRIES = 4
-"""How often a parcel is given out again after its worker died: it may be what kills them."""
 
 _IN_FLIGHT = 4
 """Parcels that wait at each worker, so that none is idle while Ray Data decides what is next."""
@@ -57,14 +54,9 @@ class Pool:
             num_cpus=self.worker.cpus,
             num_gpus=self.worker.gpus,
             memory=self.worker.memory,
-            ray_remote_args_fn=_remote_arguments,
             fn_constructor_kwargs={"home": Home.here(self.worker), **self.settings},
         )
         return dataset
-
-
-def _remote_arguments() -> dict[str, Any]:
-    return {"max_task_retries": _RETRIES}
 
 
 def parcel_of(batch: pyarrow.Table) -> Any:
@@ -95,6 +87,10 @@ class Home:
         cv2.setNumThreads(self.worker.cpus)
 
 
+Refusal = Callable[[int], str | None]
+"""Why the frame of an index must not be tried, None if it may be."""
+
+
 class FrameWorker:
     """A worker: prepares its task once, then turns every shard it gets into a table of rows."""
 
@@ -107,19 +103,22 @@ class FrameWorker:
         """Yield the rows of one shard."""
         yield self.table(parcel_of(batch))
 
-    def table(self, shard: Shard) -> pyarrow.Table:
-        """Return a row for every frame of a shard."""
-        return pyarrow.Table.from_pylist(list(self.rows(shard)), schema=self.schema)
+    def table(self, shard: Shard, refusal: Refusal = lambda index: None) -> pyarrow.Table:
+        """Return a row for every frame of a shard; those that `refusal` gives a reason for are not tried."""
+        return pyarrow.Table.from_pylist(list(self._rows(shard, refusal)), schema=self.schema)
 
-    def rows(self, shard: Shard) -> Iterator[Row]:
+    def _rows(self, shard: Shard, refusal: Refusal) -> Iterator[Row]:
         """Yield a row for every frame, in order; a frame that cannot be read is a row with the error."""
         for index, (frame, name) in enumerate(zip(shard.frames(), shard.items(), strict=True), shard.first):
             if isinstance(frame, str):
                 yield {"index": index, "frame": name, "source": name, "error": frame}
             else:
-                yield {"index": index, "frame": frame.item, "source": frame.place, **self._result(frame)}
+                row = self._result(frame, refusal(index))
+                yield {"index": index, "frame": frame.item, "source": frame.place, **row}
 
-    def _result(self, frame: Frame) -> Row:
+    def _result(self, frame: Frame, refused: str | None) -> Row:
+        if refused:
+            return {"error": f"{frame.item}: {refused}"}
         try:
             return self.work(frame)
         except MemoryError:

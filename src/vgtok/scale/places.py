@@ -133,6 +133,11 @@ def files_in(folder: str, suffix: str) -> list[str]:
     return _asked(folder, look)
 
 
+def exists(place: str) -> bool:
+    """Return whether there is a file at a place."""
+    return _asked(place, lambda system, path: bool(system.exists(path))) if is_address(place) else Path(place).exists()
+
+
 def removed(place: str) -> None:
     """Delete one file."""
     if is_address(place):

@@ -18,7 +18,8 @@ import pyarrow
 import pyarrow.parquet as parquet
 
 from vgtok.errors import InputError, VGTokError
-from vgtok.scale.cluster import Engine, connected, count_slots
+from vgtok.scale.attempts import Attempt
+from vgtok.scale.cluster import Engine, connected, count_slots, silenced
 from vgtok.scale.frames import Piece, Shard, cut_shards
 from vgtok.scale.pipeline import FrameWorker, Home, Pool, parcel_of
 from vgtok.scale.places import PARQUET, beside, files_in, in_this_process, opened, read, removed, settled, written
@@ -114,7 +115,7 @@ def run_shards(
     receipts: dict[int, Receipt] = {}
     used = 0
     if todo:
-        with connected(engine) as ray:
+        with silenced(), connected(engine) as ray:
             fitting = count_slots(ray, engine.worker)
             used = min(engine.workers or fitting, len(todo))
             parcels = [(shard, targets[shard.number]) for shard in todo]
@@ -171,12 +172,14 @@ class ShardWriter(FrameWorker):
 
     def _write(self, shard: Shard, target: _Target) -> int:
         """Write the file of a shard; return the number of frames without a result."""
-        table = self.table(shard)
+        attempt = Attempt(target.place)
+        table = self.table(shard, attempt.refusal)
         failed = len(table) - int(table["error"].null_count)
         table = table.replace_schema_metadata({_KEY: target.key, _FAILED: str(failed)})
         buffer = io.BytesIO()
         parquet.write_table(table, buffer, compression="zstd")
         written(target.place, buffer.getvalue())
+        attempt.end()
         return failed
 
 
