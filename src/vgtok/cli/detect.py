@@ -17,15 +17,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, TaskID
 
-from vgtok.cli import options
-from vgtok.cli.detections import PARTS, Job, Output, Pictures, write_coco, write_csv
-from vgtok.cli.inputs import absolute_inputs, find_inputs, output_names, passed_over_text
+from vgtok.cli import engines, options
+from vgtok.cli.detections import PARTS, Job, Output, Pictures, weights_stamp, write_coco, write_csv
+from vgtok.cli.engines import EngineName, engine_from, model_worker
+from vgtok.cli.inputs import Found, absolute_inputs, find_inputs, output_names, passed_over_text
 from vgtok.cli.options import HeadName, console_table, said_when_interrupted
 from vgtok.cli.video import VIDEO_SUFFIXES, Video, check_camera, count_frames, is_video, logged_frames, record_camera
 from vgtok.data.dataset import IMAGE_SUFFIXES, open_annotated
 from vgtok.defaults import DEFAULT_MODEL, DEFAULT_SCORE
 from vgtok.errors import InputError, VGTokError
-from vgtok.files import locked, stamp
+from vgtok.files import locked
 from vgtok.parallel import progress_bar
 from vgtok.runs import run_folder
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -44,7 +45,10 @@ def detect(
     head: options.Head = None,
     write: Annotated[
         list[Output] | None,
-        typer.Option(metavar="OUTPUT", help="picture, tokens, coco or csv; repeatable (default: picture and coco)."),
+        typer.Option(
+            metavar="OUTPUT",
+            help="picture, tokens, coco or csv; repeatable (default: picture and coco; with ray coco).",
+        ),
     ] = None,
     track: Annotated[bool, typer.Option("--track", help="Follow objects through videos; count them by class.")] = False,
     truth: Annotated[
@@ -53,11 +57,26 @@ def detect(
     recursive: options.Recursive = False,
     seconds: Annotated[float, typer.Option(min=0.1, help="Seconds to record of a camera.")] = 10,
     out: options.Out = None,
+    engine: engines.EngineOption = EngineName.local,
+    address: engines.Address = None,
+    workers: engines.Workers = None,
+    worker: engines.WorkerSize = None,
+    shards: engines.Shards = None,
+    shard_frames: engines.ShardFrames = None,
     json_: options.Json = False,
 ) -> None:
     """Detect objects at a token budget. Run the same command to resume an interrupted run."""
-    from vgtok.detect.loading import load, shipped_models
+    from vgtok.detect.loading import load
 
+    cluster = engine_from(
+        engine,
+        model_worker,
+        address=address,
+        workers=workers,
+        worker=worker,
+        shards=shards,
+        shard_frames=shard_frames,
+    )
     errors = Console(stderr=True, soft_wrap=True)
     failed: list[dict[str, str]] = []
 
@@ -65,10 +84,15 @@ def detect(
         failed.append({"input": item, "error": error})
         errors.print(f"[bold red]error:[/] {escape(error)}")
 
-    found = find_inputs(inputs, IMAGE_SUFFIXES | VIDEO_SUFFIXES, fail, recursive=recursive, cameras=True)
+    if cluster is None:
+        found = find_inputs(inputs, IMAGE_SUFFIXES | VIDEO_SUFFIXES, fail, recursive=recursive, cameras=True)
+    elif track or any(argument.isdecimal() or is_video(Path(argument)) for argument in inputs):
+        raise InputError("--engine ray: takes images; run videos and cameras with --engine local")
+    else:
+        found = Found()
     for camera in found.cameras:
         check_camera(camera)
-    if not (found.files or found.cameras):
+    if cluster is None and not (found.files or found.cameras):
         if json_:
             print(json.dumps({"out": None, "resumed": 0, "frames": [], "videos": [], "failed": failed}))
         raise typer.Exit(1)
@@ -77,7 +101,7 @@ def detect(
     if track and not found.cameras and not any(map(is_video, found.files)):
         raise InputError("--track: follows objects through videos, and none of the inputs is one")
     annotated = None if truth is None else open_annotated(truth)
-    outputs = frozenset(write or (Output.picture, Output.coco))
+    outputs = frozenset(write or ((Output.picture, Output.coco) if cluster is None else (Output.coco,)))
     # Check once what would fail for every image: the budget here, the head below.
     if budget is not None:
         Tokenizer(budget=budget)
@@ -85,10 +109,9 @@ def detect(
     budget = detector.budget if budget is None else budget
     if head is HeadName.atss and "atss" not in detector.model.config.auxiliary:
         raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
-    place = shipped_models().get(model, Path(model))
     settings = {
         "model": model,
-        "weights": stamp(place / "config.json" if place.is_dir() else place),
+        "weights": weights_stamp(model),
         "budget": budget,
         "score_threshold": score_threshold,
         "max_detections": max_detections,
@@ -98,6 +121,24 @@ def detect(
         **({"track": True} if track else {}),
         **({"truth": truth} if truth else {}),
     }
+    if cluster is not None:
+        from vgtok.cli.scaled import detect_frames
+
+        detect_frames(
+            inputs,
+            settings,
+            outputs,
+            annotated,
+            cluster,
+            shards,
+            shard_frames,
+            out,
+            failed,
+            fail,
+            recursive=recursive,
+            json_=json_,
+        )
+        return
     # What a camera shows is never the same again.
     clock = datetime.now(UTC).isoformat() if found.cameras else ""
     # A run of its own for other inputs and settings; with --out the journal refuses other settings.

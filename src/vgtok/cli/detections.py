@@ -101,6 +101,17 @@ class Job:
         other = self._annotated(picture, pixels.shape[1], dense["objects"], path)
         return side_by_side([other, drawn], [_caption("dense", dense), _caption("budget", entry)])
 
+    def write_pictures(
+        self, pixels: NDArray[np.uint8], entry: Mapping[str, Any], tokens: "Tokens", name: str, path: Path
+    ) -> list[str]:
+        """Write the annotated pictures of one image as `name`, and return their names."""
+        from vgtok.detect.result import picture_bytes
+
+        targets = self.targets(name, ".jpg")
+        for kind, target in targets.items():
+            write_bytes(target, picture_bytes(self.draw(pixels, entry, kind, tokens, path), target))
+        return [str(target) for target in targets.values()]
+
     def _annotated(
         self, picture: Any, source_width: int, objects: Iterable[Mapping[str, Any]], path: Path | None
     ) -> "Image.Image":
@@ -118,6 +129,14 @@ class Job:
             tracks=np.array([row.get("track", 0) for row in rows], dtype=np.int64),
             truth=None if self.truth is None or path is None else _annotated_boxes(self.truth, path),
         )
+
+
+def weights_stamp(model: str) -> list[int]:
+    """Return what changes with the weights of a model that is a file, a folder or shipped; empty for a hub name."""
+    from vgtok.detect.loading import shipped_models
+
+    place = shipped_models().get(model, Path(model))
+    return stamp(place / "config.json" if place.is_dir() else place)
 
 
 def object_corners(objects: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
@@ -218,8 +237,6 @@ class Pictures:
 
     def detect(self, path: Path, item: str, name: str) -> None:
         """Detect in one file called `item`, write its pictures and log it, unless an earlier run did."""
-        from vgtok.detect.result import picture_bytes
-
         if self._finished(path, item):
             self.items.append(item)
             self.resumed += 1
@@ -232,10 +249,7 @@ class Pictures:
         except (VGTokError, RuntimeError, MemoryError) as error:
             raise InputError(f"{item}: {error}") from None
         entry = record(item, result)
-        written = self.job.targets(name, ".jpg")
-        for kind, target in written.items():
-            write_bytes(target, picture_bytes(self.job.draw(pixels, entry, kind, result.tokens, path), target))
-        files = [str(target) for target in written.values()]
+        files = self.job.write_pictures(pixels, entry, result.tokens, name, path)
         self.journal.add(item, {"stamp": seen, "source": str(path.absolute()), "written": files, **entry})
         self.items.append(item)
 

@@ -125,5 +125,6 @@ class FrameWorker:
             return {"error": f"{frame.item}: not enough memory"}
         # A kernel that refuses an image raises RuntimeError.
         except (VGTokError, RuntimeError) as error:
-            text = str(error)
-            return {"error": text if text.startswith((frame.item, frame.place)) else f"{frame.item}: {text}"}
+            # Named as the caller did, not by the path that all machines can use.
+            text = str(error).replace(frame.place, frame.item)
+            return {"error": text if text.startswith(frame.item) else f"{frame.item}: {text}"}

@@ -170,16 +170,12 @@ class DetectTask:
 
 @dataclass(frozen=True)
 class ScoreTask:
-    """Detect in every frame as evaluation does: every score, boxes unrounded, labels of the data by `label_map`.
-
-    Classes that the data lacks have the label -1 in the map, and are dropped.
-    """
+    """Detect in every frame as evaluation does: every score, boxes unrounded."""
 
     model: str
     tokenizer: Tokenizer
     max_detections: int
     head: Literal["query", "atss"] | None
-    label_map: tuple[int, ...]
 
     @property
     def columns(self) -> Sequence[tuple[str, Any]]:
@@ -190,7 +186,7 @@ class ScoreTask:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The model, how it reads, and the classes."""
+        """The model, and how it reads."""
         return {**vars(self), "tokenizer": asdict(self.tokenizer)}
 
     def prepare(self, worker: Worker) -> Work:
@@ -198,7 +194,6 @@ class ScoreTask:
         from vgtok.detect.loading import find_detector
 
         detector = _placed(find_detector(self.model), worker)
-        labels = np.array(self.label_map)
 
         def work(frame: Frame) -> Row:
             settings: dict[str, Any] = {
@@ -207,11 +202,10 @@ class ScoreTask:
                 "head": self.head,
             }
             result = detector(frame.pixels(), tokenizer=self.tokenizer, **settings)
-            kept = labels[result.labels] >= 0
             return {
-                "boxes": result.boxes[kept].ravel(),
-                "scores": result.scores[kept],
-                "labels": labels[result.labels[kept]],
+                "boxes": result.boxes.ravel(),
+                "scores": result.scores,
+                "labels": result.labels,
                 "retained": result.tokens.retained,
                 "ms": sum(vars(result.timings).values()),
             }

@@ -70,7 +70,7 @@ class _Counted:
 def compute(inputs: Inputs) -> Result:
     """Partition every image at each budget and count the FLOPs of its layout."""
     jobs = image_jobs(inputs)
-    counted = list(map_with_progress(_count, jobs, workers=inputs.workers, label="compute"))
+    counted = list(inputs.map(_count, jobs, "compute"))
     config = DETECTORS[CONFIG]
     # Neck and head cost the same at every budget: count them once per image size.
     grids = {(image[0].rows, image[0].columns) for image in counted}
