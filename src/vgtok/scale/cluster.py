@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -87,14 +88,17 @@ def imported_ray() -> ModuleType:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
-        import ray
-        import ray.data
+        # Ray warns of its own names as it is imported.
+        with warnings.catch_warnings(action="ignore"):
+            import ray
+            import ray.data
+
+            quiet_data(ray)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in ("ray", "pyarrow", "pandas", "fsspec"):
             raise
         raise VGTokError("--engine ray: Ray is not installed; pip install 'vgtok[scale]'") from None
-    quiet_data(ray)
     return ray
 
 

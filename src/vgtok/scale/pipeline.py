@@ -16,7 +16,7 @@ import pyarrow
 
 from vgtok import __version__
 from vgtok.errors import VGTokError
-from vgtok.scale.cluster import Worker, imported_ray, version_problem
+from vgtok.scale.cluster import Worker, imported_ray, quiet_data, version_problem
 from vgtok.scale.frames import Frame, Shard
 from vgtok.scale.tasks import FRAME_COLUMNS, Row, Task
 
@@ -40,6 +40,7 @@ class Pool:
     def dataset(self) -> "Dataset":
         """Return the rows that the workers make of the parcels, computed when they are read."""
         ray = imported_ray()
+        quiet_data(ray)
         rows = [{"parcel": pickle.dumps(parcel)} for parcel in self.parcels]
         inputs = ray.data.from_items(rows, override_num_blocks=len(rows))
         # The pool may shrink: where a machine is gone for good, the others end the run.
