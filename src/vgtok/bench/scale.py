@@ -69,7 +69,7 @@ def measure_scale(frames: int, repeats: int) -> ScaleCost:
         folder = Path(name)
         _render(folder / "frames", frames)
         pieces = find_frames(folder / "frames")
-        tasks = {
+        tasks: dict[str, Task] = {
             "tokenize": TokenizeTask(Tokenizer(budget=DEFAULT_BUDGET)),
             "detect": DetectTask(_small_canvas_model(folder / "model"), DEFAULT_BUDGET),
         }

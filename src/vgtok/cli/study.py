@@ -44,7 +44,6 @@ from vgtok.study.registry import (
 )
 from vgtok.study.result import Inputs, Result, Row, Study
 
-
 _NOT_BY_FRAME = frozenset({"teaser", "method", "fidelity", "overfit", "grid", "seeds"})
 """Studies that draw one frame, train, or print what the paper has."""
 
