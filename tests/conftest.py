@@ -20,6 +20,7 @@ QUICK_FILES = ("tests/docs/test_claims.py", "tests/docs/test_prose.py", "tests/t
 
 SLOW_TESTS = frozenset(
     {
+        "test_a_clip_of_200_frames_keeps_its_identities",
         "test_all_images_of_one_size_get_the_same_count",
         "test_a_full_frame_is_the_same_from_tensors_and_on_any_number_of_threads",
         "test_counts_equal_those_of_an_unfused_run",

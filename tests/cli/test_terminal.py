@@ -55,6 +55,7 @@ def test_help(vgtok: Run, words: tuple[str, ...]) -> None:
     command = EVERY[words]
     names = [name for parameter in command.params for name in parameter.opts if name.startswith("--")]
     assert "--help" in typed
+    assert "<bool>" not in printed, "a flag takes no value"
     assert {*names, *getattr(command, "commands", {})} <= typed
 
 

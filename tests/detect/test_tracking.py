@@ -1,6 +1,7 @@
 """Tracking: identities of a rendered clip survive misses, jitter, flickering names, false alarms; replay is exact."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ class Frame:
     identities: NDArray[np.int64]
 
 
+@cache
 def panned_clip(seed: int = 7) -> list[Frame]:
     """A camera that pans over a rendered scene, in which every second object drives along: identities are known."""
     scene = render_scene(seed=seed, width=1280, height=640)
@@ -106,11 +108,13 @@ def test_idf1_of_known_cases() -> None:
     assert idf1(frames, missed) == pytest.approx(2 * 15 / 35)
 
 
-@pytest.mark.parametrize(("recall", "least"), [(1.0, 0.95), (0.9, 0.88), (0.8, 0.8)])
-def test_a_clip_of_200_frames_keeps_its_identities(clip: list[Frame], recall: float, least: float) -> None:
-    random = np.random.default_rng(0)
+@pytest.mark.parametrize(("recall", "least"), [(1.0, 0.98), (0.9, 0.9), (0.8, 0.82)])
+@pytest.mark.parametrize(("seed", "boxes"), [(7, 9000), (1, 500)])
+def test_a_clip_of_200_frames_keeps_its_identities(seed: int, boxes: int, recall: float, least: float) -> None:
+    # A crowded scene and one of about three objects, where false alarms weigh most.
+    random, clip = np.random.default_rng(0), panned_clip(seed)
     assert len(clip) == FRAMES
-    assert sum(len(frame.boxes) for frame in clip) > 2000
+    assert sum(len(frame.boxes) for frame in clip) > boxes
     frames = [detected(frame, random, recall) for frame in clip]
     assert idf1(clip, followed(frames, Tracker())) >= least
 
@@ -121,16 +125,19 @@ def test_a_list_without_tracking_scores_low(clip: list[Frame]) -> None:
     assert idf1(clip, listed) < 0.3
 
 
-@pytest.mark.parametrize("stop", [1, 57, 199])
+@pytest.mark.parametrize("stop", [1, 29, 59])
 def test_a_replayed_tracker_goes_on_as_if_never_stopped(clip: list[Frame], stop: int) -> None:
     random = np.random.default_rng(1)
-    frames = [detected(frame, random, 0.85) for frame in clip]
-    whole = followed(frames, Tracker())
-    resumed = Tracker()
-    for frame in whole[:stop]:
-        resumed.replay(frame.boxes, frame.labels, frame.identities)
-    for again, before in zip(followed(frames[stop:], resumed), whole[stop:], strict=True):
-        assert again.identities.tolist() == before.identities.tolist()
+    frames = [detected(frame, random, 0.85) for frame in clip[:60]]
+    whole, resumed = Tracker(), Tracker()
+    for frame in frames[:stop]:
+        identities = whole.update(frame.boxes, frame.scores, frame.labels)
+        # What the log of a video has: weak detections only if they continue a track.
+        kept = (identities != UNTRACKED) | (frame.scores >= whole.score_threshold)
+        resumed.replay(frame.boxes[kept], frame.scores[kept], frame.labels[kept], identities[kept])
+    for frame in frames[stop:]:
+        expected = whole.update(frame.boxes, frame.scores, frame.labels)
+        assert resumed.update(frame.boxes, frame.scores, frame.labels).tolist() == expected.tolist()
 
 
 BOX = np.array([[10.0, 10, 30, 30]])
@@ -146,15 +153,26 @@ def test_a_lost_object_comes_back_within_the_memory() -> None:
     assert tracker.update(BOX, np.array([0.9]), CAR).tolist() == [1]
     for _ in range(6):
         tracker.update(*nothing)
-    assert tracker.update(BOX, np.array([0.9]), CAR).tolist() == [2]
+    assert [tracker.update(BOX, np.array([0.9]), CAR).tolist() for _ in range(2)] == [[UNTRACKED], [2]]
 
 
 def test_weak_detections_continue_tracks_and_start_none() -> None:
     tracker = Tracker()
     assert tracker.update(BOX, np.array([0.2]), CAR).tolist() == [UNTRACKED]
+    assert tracker.update(BOX, np.array([0.5]), CAR).tolist() == [UNTRACKED]
     assert tracker.update(BOX, np.array([0.5]), CAR).tolist() == [1]
     assert tracker.update(BOX, np.array([0.2]), CAR).tolist() == [1]
     assert tracker.update(BOX, np.array([0.05]), CAR).tolist() == [UNTRACKED]
+
+
+def test_what_flashes_up_once_gets_no_identity() -> None:
+    tracker = Tracker()
+    here, there = BOX, BOX + 100
+    assert tracker.update(here, np.array([0.9]), CAR).tolist() == [1]
+    for place in (there, there + 100, there + 200, there + 300):
+        both = np.concatenate([here, place])
+        assert tracker.update(both, np.array([0.9, 0.9]), np.array([3, 3])).tolist() == [1, UNTRACKED]
+    assert tracker.update(both, np.array([0.9, 0.9]), np.array([3, 3])).tolist() == [1, 2]
 
 
 def test_a_second_name_of_an_object_is_not_a_second_object() -> None:

@@ -168,6 +168,10 @@ def test_what_cannot_be_run_is_refused(fused: tuple[Detector, Path], folder: Pat
         exported(np.zeros((400, 300, 3), dtype=np.uint8))
     with pytest.raises(InputError, match="budget: this graph reads every image as 306 tokens; export with --dynamic"):
         exported(np.zeros((384, 512, 3), dtype=np.uint8), budget=0.5)
+    with pytest.raises(InputError, match="head: this graph predicts by query; export another with --head atss"):
+        exported(np.zeros((384, 512, 3), dtype=np.uint8), head="atss")
+    with pytest.raises(InputError, match="is an ONNX graph; 'vgtok detect' and"):
+        vgtok.load(fused[1])
     with pytest.raises(InputError, match="max_detections: 0"):
         exported(np.zeros((384, 512, 3), dtype=np.uint8), max_detections=0)
     with pytest.raises(InputError, match="no such file; write one with 'vgtok export onnx'"):
@@ -215,8 +219,13 @@ try:
     vgtok.load("model")
 except vgtok.VGTokError as error:
     print(error)
-sys.argv = ["vgtok", "models"]
 from vgtok.cli.main import run
+sys.argv = ["vgtok", "detect", sys.argv[4], "--model", sys.argv[1], "--out", sys.argv[5], "--score-threshold", "0"]
+try:
+    run()
+except SystemExit as stopped:
+    assert not stopped.code, stopped
+sys.argv = ["vgtok", "models"]
 run()
 """
 
@@ -224,14 +233,20 @@ run()
 def test_it_runs_without_torch(fused: tuple[Detector, Path], tmp_path: Path) -> None:
     image = render_scene(7, *FUSION_SIZE).pixels
     np.save(tmp_path / "image.npy", image)
-    arguments = [str(fused[1]), str(tmp_path / "image.npy"), str(tmp_path / "found.npz")]
+    Image.fromarray(image).save(tmp_path / "image.png")
+    names = ("image.npy", "found.npz", "image.png", "out")
+    arguments = [str(fused[1]), *(str(tmp_path / name) for name in names)]
     run = subprocess.run([sys.executable, "-c", WITHOUT_TORCH, *arguments], capture_output=True, text=True, check=False)
     assert "torch is not installed; pip install 'vgtok[detect]'" in run.stdout
-    assert run.stderr.startswith("error: torch is not installed"), run.stderr
+    assert run.stderr.strip().startswith("error: torch is not installed"), run.stderr
     found: Any = np.load(tmp_path / "found.npz")
     expected = vgtok.OnnxDetector(fused[1], threads=1)(image, score_threshold=0.0)
     np.testing.assert_array_equal(found["scores"], expected.scores)
     np.testing.assert_array_equal(found["boxes"], expected.boxes)
+    # The command finds the same, and draws it.
+    rows = json.loads((tmp_path / "out" / "detections.json").read_text(encoding="utf-8"))
+    assert len(rows) == len(expected.scores)
+    assert (tmp_path / "out" / "image.detections.jpg").is_file()
 
 
 def described(suppression: str) -> Description:

@@ -20,6 +20,8 @@ from PIL import Image
 from tests.detect.small_models import small_detector
 from vgtok.detect.saving import save_detector
 
+SECRET = b"nobody may read this"
+
 
 @dataclass(frozen=True)
 class Running:
@@ -65,6 +67,32 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with served(folder / "small", *limits, errors=folder / "errors.txt") as announced:
         assert announced["model"] == "small"
         yield Running(announced["address"], folder / "small")
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A server without a model, its upload folder, and a file it must not read."""
+
+    address: str
+    folder: Path
+    secret: Path
+
+    def uploaded(self) -> list[bytes]:
+        return [path.read_bytes() for path in self.folder.rglob("*") if path.is_file()]
+
+
+@pytest.fixture(scope="session")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alone]:
+    home = tmp_path_factory.mktemp("alone")
+    (home / "secret.txt").write_bytes(SECRET)
+    Image.fromarray(picture(3)).save(home / "secret.png")
+    (home / "tmp").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(home / "tmp"))
+        with served("--max-megabytes", 1, errors=home / "errors.txt", shipped=False) as announced:
+            (folder,) = (home / "tmp").glob("vgtok-serve-*")
+            yield Alone(announced["address"], folder, home / "secret.txt")
+    assert list((home / "tmp").glob("vgtok-serve-*")) == []
 
 
 def picture(seed: int, width: int = 192, height: int = 128) -> np.ndarray[Any, np.dtype[np.uint8]]:

@@ -111,7 +111,7 @@ def test_what_cannot_be_answered_is_a_status_and_a_sentence(server: Running, rou
     good = png(picture(0))
     for status, start, body, query in (
         (415, "notes.txt: not an image in a format", b"plain text", {"name": "notes.txt"}),
-        (415, "frame: not an image in a format", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", {}),
+        (403, "frame: content of EPS; only one of JPEG, PNG", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", {}),
         (400, "frame: the image is damaged or cut short", good[:2000], {}),
         (400, "frame: the file is empty", b"", {}),
         (413, "frame: 3000 x 3000 pixels are more than the 4 megapixels", png(np.zeros((3000, 3000, 3), np.uint8)), {}),
@@ -188,7 +188,7 @@ def test_the_schema_is_served_and_nothing_else_is(server: Running, tmp_path: Pat
     # Each once; whether those of a dependency come first or last differs between releases of the framework.
     names = sorted(parameter["name"] for parameter in operation["parameters"])
     assert names == ["budget", "name", "pictures", "rank", "score_threshold", "scorer", "splitter"]
-    assert {"200", "400", "413", "415", "503"} <= set(operation["responses"])
+    assert {"200", "400", "403", "413", "415", "503"} <= set(operation["responses"])
     (tmp_path / "secret.txt").write_text("secret")
     for path in (f"/gradio_api/file={tmp_path}/secret.txt", f"/gradio_api/file={server.model}/config.json"):
         assert ask(server.address, "GET", path)[0] == 403

@@ -3,6 +3,7 @@
 import json
 import re
 import struct
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from vgtok.serve.listeners import sample
 from vgtok.show.overlay import COLORS
 
 from .browser import Tab, browser, find_chromium
-from .conftest import Running, picture, served
+from .conftest import Alone, Running, ask, picture
 
 pytestmark = pytest.mark.skipif(find_chromium() is None, reason="needs chromium on the path")
 
@@ -102,6 +103,30 @@ def test_a_visitor_drags_the_budget_and_takes_the_json_home(tab: Tab, server: Ru
     tab.click("#splitter input[value=quadtree]")
     tab.move_slider("#budget input[type=range]", 50)
     settled(tab, len(quadtree))
+
+
+def test_a_page_that_was_used_in_haste_comes_to_rest(tab: Tab, frame: Path) -> None:
+    shown(tab, frame)
+    asked = len(events(tab))
+    moves = (20, 30, 75, 60, 40)
+    for per_cent in moves:
+        tab.move_slider("#budget input[type=range]", per_cent)
+    tab.click("#splitter input[value=single_pass]")
+    tab.click("#splitter input[value=quadtree]")
+    tab.move_slider("#budget input[type=range]", 50)
+    settled(tab, len(Tokenizer(0.5, canvas=(192, 128))(frame)))
+    # Every change asks for tokens and detections, once or once more; one that waited would otherwise ask forever.
+    time.sleep(2)
+    before = len(events(tab))
+    assert before - asked <= 4 * (len(moves) + 3)
+    time.sleep(2)
+    assert len(events(tab)) == before
+
+
+def events(tab: Tab) -> list[str]:
+    """The requests that listeners answered, so far."""
+    tab.evaluate("null")
+    return [url for url in tab.requested if "/gradio_api/run/" in url]
 
 
 def test_bad_uploads_are_one_sentence_each(tab: Tab, frame: Path, tmp_path: Path) -> None:
@@ -330,15 +355,14 @@ def test_the_page_asks_nobody_else(tab: Tab, server: Running) -> None:
     assert "http" not in policy
 
 
-def test_without_a_model_the_page_says_so(tab: Tab, tmp_path: Path, frame: Path) -> None:
-    with served(errors=tmp_path / "errors.txt", shipped=False) as announced:
-        assert announced["model"] is None
-        tab.open(announced["address"])
-        tab.wait("document.querySelector('#found .hint')")
-        assert "could not be loaded" in tab.text("#found")
-        shown(tab, frame)
-        tab.wait(f"{KEPT} > 0")
-        tab.open("about:blank")
+def test_without_a_model_the_page_says_so(tab: Tab, alone: Alone, frame: Path) -> None:
+    assert json.loads(ask(alone.address, "GET", "/health")[2])["model"] is None
+    tab.open(alone.address)
+    tab.wait("document.querySelector('#found .hint')")
+    assert "could not be loaded" in tab.text("#found")
+    shown(tab, frame)
+    tab.wait(f"{KEPT} > 0")
+    tab.open("about:blank")
 
 
 def png_header(width: int, height: int, claims: int | None = None) -> bytes:

@@ -1,6 +1,11 @@
 """One call from a data set to a model: classes kept or new, a split of its own, resumable, and a line that works."""
 
 import json
+import os
+import shlex
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,9 +18,10 @@ from vgtok.cli.main import app
 from vgtok.data import convert_dataset, open_annotated
 from vgtok.detect import Detector, load_detector
 from vgtok.detect.classes import match_classes, with_classes
-from vgtok.errors import InputError
+from vgtok.errors import InputError, RunInterruptedError
 from vgtok.names import VISDRONE
 from vgtok.train.finetune import APART_FILE, PLAN_FILE, finetune
+from vgtok.train.run_folder import read_metrics
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +96,11 @@ def test_one_command_from_yolo_to_a_model(start: Path, yolo: Path, tmp_path: Pat
     assert "for tests only" in detector.license
     assert (out / "model" / "README.md").read_text(encoding="utf-8").count("small") >= 1
     assert (out / "report" / "report.html").is_file()
-    photo = yolo.parent / "images" / "flight000_0.jpg"
-    use = document["use"].replace("photo.jpg", str(photo)).split()[1:]
-    assert CliRunner().invoke(app, [*use, "--out", str(tmp_path / "found")]).exit_code == 0
+    # The line it ends with runs as it is, on an image kept apart.
+    use = shlex.split(document["use"])
+    assert use[:2] == ["vgtok", "detect"]
+    assert use[2] in apart
+    assert CliRunner().invoke(app, [*use[1:], "--out", str(tmp_path / "found")]).exit_code == 0
     # The same call again finds everything done; another is refused and names what differs.
     again = CliRunner().invoke(app, words)
     assert again.exit_code == 0
@@ -100,6 +108,31 @@ def test_one_command_from_yolo_to_a_model(start: Path, yolo: Path, tmp_path: Pat
     assert isinstance(other.exception, InputError)
     assert "holds a finetune with another budget" in str(other.exception)
     assert (out / PLAN_FILE).is_file()
+
+
+def test_a_run_by_time_is_stopped_by_ctrl_c_and_goes_on(start: Path, yolo: Path, tmp_path: Path) -> None:
+    out, words = tmp_path / "tuned", {"model": str(start), "minutes": 0.01}
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 120
+        while not read_metrics(out / "run") and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(interrupt)
+        with pytest.raises(RunInterruptedError, match=r"stopped at step \d+ of \d+ and saved; run the same command"):
+            finetune(f"yolo:{yolo}", out=out, **words)  # type: ignore[arg-type]
+    stopped = [entry for entry in read_metrics(out / "run") if "loss" in entry]
+    result = finetune(f"yolo:{yolo}", out=out, **words)  # type: ignore[arg-type]
+    finished = [entry for entry in read_metrics(out / "run") if "loss" in entry]
+    # Not a step twice, none of the first part lost, and as many as the plan has by now.
+    assert [entry["step"] for entry in finished] == list(range(1, len(finished) + 1))
+    assert finished[: len(stopped)] == stopped
+    recipe = json.loads((out / PLAN_FILE).read_text(encoding="utf-8"))["recipe"]
+    assert len(finished) <= recipe["steps"]
+    assert json.loads((out / "run" / "recipe.json").read_text(encoding="utf-8")) == recipe
+    assert result.load().names == ("car", "ship")
 
 
 @pytest.mark.parametrize("target", ["coco", "visdrone"])

@@ -55,12 +55,12 @@ class VerbCost(Cost):
 
 @dataclass(frozen=True)
 class ScaleCost(Cost):
-    """Costs of all verbs; `ray_startup_s` is the time until Ray is up, that of workers comes on top."""
+    """A row of costs per verb; `ray_startup_s` is the time until Ray is up, that of workers comes on top."""
 
     frames: int
     repeats: int
     ray_startup_s: float
-    verbs: tuple[VerbCost, ...]
+    rows: tuple[VerbCost, ...]
 
 
 def measure_scale(frames: int, repeats: int) -> ScaleCost:

@@ -10,11 +10,12 @@ from rich.console import Console
 
 from vgtok.cli import options
 from vgtok.cli.options import console_table
+from vgtok.cli.verbs import Verbs
 from vgtok.data.dataset import open_dataset
 from vgtok.defaults import DEFAULT_BUDGET
 from vgtok.errors import InputError
 
-app = typer.Typer(no_args_is_help=True, help="Benchmark speed and memory against a baseline in the same run.")
+app = Verbs(help="Benchmark speed and memory against a baseline in the same run.")
 
 
 @app.command()
@@ -238,7 +239,7 @@ def scale(
             f"{row.worker_startup_s:.1f}",
             f"{row.shard_kb_per_frame:.1f}",
         )
-        for row in cost.verbs
+        for row in cost.rows
     ]
     columns = ("frames per s", "local", "1 worker", "2 workers", "2 over 1", "overhead", "start-up s", "KB a frame")
     console = Console()

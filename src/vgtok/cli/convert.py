@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from typer.core import TyperGroup
 
 from vgtok.cli import options
+from vgtok.cli.verbs import VerbGroup, Verbs
 from vgtok.data.convert import convert_dataset
 from vgtok.data.dataset import open_annotated
 from vgtok.defaults import DEFAULT_MODEL
@@ -21,7 +21,7 @@ from vgtok.errors import InputError
 from vgtok.files import is_there, read_json, read_lines, write_text
 
 
-class _AnnotationsByDefault(TyperGroup):
+class _AnnotationsByDefault(VerbGroup):
     """Read `vgtok convert visdrone:DIR ...` as `vgtok convert annotations visdrone:DIR ...`."""
 
     # The context is click's own or the copy inside typer, by version.
@@ -31,14 +31,13 @@ class _AnnotationsByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(
+app = Verbs(
     cls=_AnnotationsByDefault,
-    no_args_is_help=True,
     help="Convert annotations, training runs and Co-DETR checkpoints.",
 )
 
 
-export_app = typer.Typer(no_args_is_help=True, help="Export a detector for other runtimes.")
+export_app = Verbs(help="Export a detector for other runtimes.")
 
 
 @app.command("annotations")

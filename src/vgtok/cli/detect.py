@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,7 +21,7 @@ from vgtok.cli import engines, options
 from vgtok.cli.detections import PARTS, Job, Output, Pictures, weights_stamp, write_coco, write_csv
 from vgtok.cli.engines import EngineName, engine_from, model_worker
 from vgtok.cli.inputs import Found, absolute_inputs, find_inputs, output_names, passed_over_text
-from vgtok.cli.options import HeadName, console_table, said_when_interrupted
+from vgtok.cli.options import HeadName, print_rows, said_when_interrupted
 from vgtok.cli.video import VIDEO_SUFFIXES, Video, check_camera, count_frames, is_video, logged_frames, record_camera
 from vgtok.data.dataset import IMAGE_SUFFIXES, open_annotated
 from vgtok.defaults import DEFAULT_MODEL, DEFAULT_SCORE
@@ -31,14 +31,18 @@ from vgtok.parallel import progress_bar
 from vgtok.runs import run_folder
 from vgtok.tokenize.tokenizer import Tokenizer
 
-_SHOWN_ROWS = 20
+if TYPE_CHECKING:
+    from vgtok.detect.detector import Detector
+    from vgtok.export.runtime import OnnxDetector
 
 
 def detect(
     inputs: Annotated[
         list[str], typer.Argument(help="Image or video files, folders, globs, or the number of a camera.")
     ],
-    model: options.Model = DEFAULT_MODEL,
+    model: Annotated[
+        str, typer.Option("--model", help=f"{options.MODEL_HELP} Also a file of 'vgtok export onnx'.")
+    ] = DEFAULT_MODEL,
     budget: options.ModelBudget = None,
     score_threshold: Annotated[float, typer.Option(help="Leave out detections with a lower score.")] = DEFAULT_SCORE,
     max_detections: Annotated[int, typer.Option(min=1, help="Maximum detections per image or frame.")] = 1000,
@@ -66,8 +70,6 @@ def detect(
     json_: options.Json = False,
 ) -> None:
     """Detect objects at a token budget. Run the same command to resume an interrupted run."""
-    from vgtok.detect.loading import load
-
     cluster = engine_from(
         engine,
         model_worker,
@@ -105,10 +107,8 @@ def detect(
     # Check once what would fail for every image: the budget here, the head below.
     if budget is not None:
         Tokenizer(budget=budget)
-    detector = load(model)
+    detector = _opened(model, head)
     budget = detector.budget if budget is None else budget
-    if head is HeadName.atss and "atss" not in detector.model.config.auxiliary:
-        raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
     settings = {
         "model": model,
         "weights": weights_stamp(model),
@@ -157,6 +157,20 @@ def detect(
         if len(paths) > 1:
             errors.print(f"{_finished(pictures, videos)} frames finished, {len(failed)} inputs could not be")
         raise typer.Exit(1)
+
+
+def _opened(model: str, head: HeadName | None) -> "Detector | OnnxDetector":
+    """Return a detector with the head that is asked for."""
+    if Path(model).suffix.lower() == ".onnx":
+        from vgtok.export.runtime import OnnxDetector
+
+        return OnnxDetector(model)
+    from vgtok.detect.loading import load
+
+    detector = load(model)
+    if head is HeadName.atss and "atss" not in detector.model.config.auxiliary:
+        raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
+    return detector
 
 
 def _detect_all(job: Job, paths: Sequence[Path], fail: Callable[[str, str], None]) -> tuple[Pictures, list[Video]]:
@@ -240,14 +254,12 @@ def _report(
             f"{row['retained']:.2%}",
             *(f"{row['ms'][part]:.0f}" for part in PARTS),
         )
-        for row in rows[:_SHOWN_ROWS]
+        for row in rows
     ]
     # Units in a second line, so that names of files keep most of a terminal of 80 characters.
     columns = ("image", "found", "tokens", "retained", "token-\nize ms", "encode\nms", "head\nms")
+    print_rows(f"detections written to {out}", columns, cells)
     console = Console()
-    console.print(console_table(f"detections written to {out}", columns, cells))
-    if len(rows) > _SHOWN_ROWS:
-        console.print(f"... and {len(rows) - _SHOWN_ROWS} more")
     for clip in clips:
         if "tracks" in clip:
             counts = ", ".join(f"{count} {name}" for name, count in clip["tracks"].items()) or "none"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from vgtok.data.dataset import AnnotatedDataset
     from vgtok.detect.detector import Detector
     from vgtok.detect.result import Result
+    from vgtok.export.runtime import OnnxDetector
     from vgtok.tokenize.tokens import Tokens
 
 
@@ -53,7 +54,7 @@ class Job:
     `truth` is the data set whose annotated boxes are drawn too.
     """
 
-    detector: "Detector"
+    detector: "Detector | OnnxDetector"
     settings: Mapping[str, Any]
     outputs: frozenset[Output]
     out: Path

@@ -10,16 +10,17 @@ from rich.console import Console
 from rich.markup import escape
 
 from vgtok import __version__
-from vgtok.cli import bench, convert, detect, evaluate, finetune, models, serve, study, tokenize, train
+from vgtok.cli import bench, convert, detect, evaluate, models, serve, study, tokenize, train
+from vgtok.cli.verbs import Verbs
 from vgtok.errors import RunInterruptedError, VGTokError, missing_package
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
+app = Verbs(pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.command("tokenize")(tokenize.tokenize)
 app.command("calibrate")(tokenize.calibrate)
 app.command("detect")(detect.detect)
 app.command("evaluate")(evaluate.evaluate)
 app.command("train")(train.train)
-app.command("finetune")(finetune.finetune)
+app.command("finetune")(train.finetune)
 app.command("models")(models.models)
 app.add_typer(convert.app, name="convert")
 app.add_typer(convert.export_app, name="export")

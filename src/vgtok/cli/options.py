@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import rich.table
 import typer
+from rich.console import Console
 from rich.markup import escape
 
 from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS, DEFAULT_MODEL
@@ -23,7 +24,7 @@ class HeadName(StrEnum):
     atss = "atss"
 
 
-_MODEL = "A shipped model, a saved model's folder, a Co-DETR checkpoint or a hub name."
+MODEL_HELP = "A shipped model, a saved model's folder, a Co-DETR checkpoint or a hub name."
 
 Budget = Annotated[float | None, typer.Option(help="Share of the dense grid to keep, exactly.")]
 ModelBudget = Annotated[
@@ -48,8 +49,8 @@ Data = Annotated[
 AnnotatedData = Annotated[
     str, typer.Option("--data", help="visdrone:DIR, aitodv2:DIR[:SPLIT], coco:JSON:IMAGES or yolo:YAML[:SPLIT].")
 ]
-Model = Annotated[str, typer.Option("--model", help=_MODEL)]
-ModelArgument = Annotated[str | None, typer.Argument(help=f"{_MODEL} Default: {DEFAULT_MODEL}.")]
+Model = Annotated[str, typer.Option("--model", help=MODEL_HELP)]
+ModelArgument = Annotated[str | None, typer.Argument(help=f"{MODEL_HELP} Default: {DEFAULT_MODEL}.")]
 Head = Annotated[HeadName | None, typer.Option(help="Prediction head (default: the model's).")]
 Recursive = Annotated[bool, typer.Option("--recursive", help="Also read folders inside folders.")]
 Out = Annotated[
@@ -69,6 +70,17 @@ def console_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[st
     for row in rows:
         table.add_row(*map(escape, row))
     return table
+
+
+_SHOWN_ROWS = 20
+
+
+def print_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table of the first rows, and how many more there are."""
+    console = Console()
+    console.print(console_table(title, columns, rows[:_SHOWN_ROWS]))
+    if len(rows) > _SHOWN_ROWS:
+        console.print(f"... and {len(rows) - _SHOWN_ROWS} more")
 
 
 def key_values(option: str, texts: Iterable[str]) -> dict[str, str]:

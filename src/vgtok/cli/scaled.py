@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from vgtok.detect.detector import Detector
     from vgtok.detect.result import Result
+    from vgtok.export.runtime import OnnxDetector
 
 _SHOWN = 20
 Fail = Callable[[str, str], None]
@@ -151,7 +152,9 @@ class DrawnDetections:
     out: Path
     truth: AnnotatedDataset | None
 
-    def __call__(self, detector: "Detector", frame: Frame, pixels: Pixels, result: "Result") -> list[str]:
+    def __call__(
+        self, detector: "Detector | OnnxDetector", frame: Frame, pixels: Pixels, result: "Result"
+    ) -> list[str]:
         """Write the pictures of one frame, and return their names."""
         job = Job(detector, self.settings, self.outputs, self.out, self.truth)
         return job.write_pictures(pixels, record(frame.item, result), result.tokens, frame.label, Path(frame.place))

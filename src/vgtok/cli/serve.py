@@ -1,9 +1,7 @@
 """`vgtok serve`: a web page for trying a detector on your images, and its HTTP endpoint."""
 
 import json
-import os
 import signal
-import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -52,29 +50,23 @@ def serve(
     # Handle SIGTERM like Ctrl-C, so that uploads are deleted either way.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     limits = Limits(max_megabytes, max_megapixels)
-    try:
-        with listening(
-            service, host=host, port=port, limits=limits, places=queue, allowed_hosts=allowed_host or (), token=token
-        ) as address:
-            if token is None and not is_loopback(urlsplit(address).hostname or ""):
-                Console(stderr=True, soft_wrap=True).print(
-                    f"[yellow]warning:[/] other machines can reach {address} without a token; "
-                    "set --token, or use a proxy that authenticates"
-                )
-            if json_:
-                print(json.dumps({"address": address, "model": service.model}), flush=True)
-            else:
-                console = Console(soft_wrap=True)
-                if service.detector is None:
-                    console.print(f"[yellow]tokens only:[/] {escape(service.without)}")
-                entry = f"{address}/?{urlencode({'token': token})}" if token else address
-                console.print(f"[bold]{escape(entry)}[/]  Ctrl-C stops it")
-            threading.Event().wait()
-    except KeyboardInterrupt:
-        # All is closed and deleted by now. Threads of the framework may still compute, and would abort a usual exit.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(130)
+    with listening(
+        service, host=host, port=port, limits=limits, places=queue, allowed_hosts=allowed_host or (), token=token
+    ) as address:
+        if token is None and not is_loopback(urlsplit(address).hostname or ""):
+            Console(stderr=True, soft_wrap=True).print(
+                f"[yellow]warning:[/] other machines can reach {address} without a token; "
+                "set --token, or use a proxy that authenticates"
+            )
+        if json_:
+            print(json.dumps({"address": address, "model": service.model}), flush=True)
+        else:
+            console = Console(soft_wrap=True)
+            if service.detector is None:
+                console.print(f"[yellow]tokens only:[/] {escape(service.without)}")
+            entry = f"{address}/?{urlencode({'token': token})}" if token else address
+            console.print(f"[bold]{escape(entry)}[/]  Ctrl-C stops it")
+        threading.Event().wait()
 
 
 def _service(model: str | None, score_threshold: float) -> "Service":

@@ -19,7 +19,7 @@ from rich.markup import escape
 from vgtok.cli import engines, options
 from vgtok.cli.engines import EngineName, engine_from, plain_worker
 from vgtok.cli.inputs import absolute_inputs, find_inputs, output_names, passed_over_text
-from vgtok.cli.options import console_table, said_when_interrupted
+from vgtok.cli.options import console_table, print_rows, said_when_interrupted
 from vgtok.data.dataset import IMAGE_SUFFIXES, open_dataset
 from vgtok.errors import BudgetError, VGTokError
 from vgtok.files import is_there, locked, stamp, write_bytes, write_text
@@ -32,7 +32,6 @@ from vgtok.tokenize.retention import RetentionTable
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
 from vgtok.tokenize.tokens import Tokens
 
-_SHOWN_ROWS = 20
 _SHOWN_BUDGETS = (0.8, 0.7, 0.6, 0.4, 0.2)
 
 
@@ -226,13 +225,10 @@ def _print_summary(done: list[dict[str, Any]], out: Path) -> None:
             f"{row['retained']:.2%}",
             *(str(count) for count in row["counts"].values()),
         )
-        for row in done[:_SHOWN_ROWS]
+        for row in done
     ]
     columns = ("image", "tokens", "of dense", "retained", "16 px", "32 px", "64 px")
-    console = Console()
-    console.print(console_table(f"tokens written to {out}", columns, rows))
-    if len(done) > _SHOWN_ROWS:
-        console.print(f"... and {len(done) - _SHOWN_ROWS} more")
+    print_rows(f"tokens written to {out}", columns, rows)
 
 
 def calibrate(

@@ -188,7 +188,7 @@ def _resumed_tracks(job: Job, log: Journal) -> "Tracker":
     for entry in log.entries.values():
         rows = entry["objects"]
         labels, identities = (np.array([row.get(key, 0) for row in rows], dtype=np.int64) for key in ("label", "track"))
-        tracker.replay(object_corners(rows), labels, identities)
+        tracker.replay(object_corners(rows), np.array([row["score"] for row in rows]), labels, identities)
     return tracker
 
 

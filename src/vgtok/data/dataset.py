@@ -159,6 +159,23 @@ class RowReader(ABC):
         return self.size(index)
 
 
+class FileReader(RowReader):
+    """Base of the readers of formats that list neither ids nor sizes of their images."""
+
+    images: tuple[Path, ...]
+
+    @property
+    def image_ids(self) -> tuple[int, ...]:
+        """File stems if all are numbers, else 1, 2, 3, ... in the order of the images."""
+        stems = [path.stem for path in self.images]
+        numbers = {int(stem) for stem in stems if stem.isascii() and stem.isdigit()}
+        return tuple(map(int, stems)) if len(numbers) == len(stems) else tuple(range(1, len(stems) + 1))
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Return width and height of the image at `index`."""
+        return image_size(self.images[index])
+
+
 @dataclass(frozen=True)
 class ImageFolder:
     """A folder of images without annotations."""
@@ -296,14 +313,6 @@ def image_size(path: Path) -> tuple[int, int]:
         return header_size(path)
     except InputError as error:
         raise InputError(f"{error}; so its boxes cannot be checked") from None
-
-
-def number_images(images: Sequence[Path]) -> tuple[int, ...]:
-    """Return ids for images without any: their stems if all are distinct numbers, else 1, 2, 3, ..."""
-    stems = [path.stem for path in images]
-    if all(stem.isascii() and stem.isdigit() for stem in stems) and len({int(stem) for stem in stems}) == len(stems):
-        return tuple(int(stem) for stem in stems)
-    return tuple(range(1, len(images) + 1))
 
 
 def common_folder(images: Sequence[Path]) -> Path:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vgtok.data.dataset import Problem, Role, Row, RowReader, image_size, images_in, number_images
+from vgtok.data.dataset import FileReader, Problem, Role, Row, images_in
 from vgtok.errors import InputError
 from vgtok.files import read_lines
 from vgtok.names import VISDRONE
@@ -24,7 +24,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
 
 
 @dataclass(frozen=True)
-class VisDrone(RowReader):
+class VisDrone(FileReader):
     """One split of VisDrone2019-DET."""
 
     images: tuple[Path, ...]
@@ -33,15 +33,6 @@ class VisDrone(RowReader):
     name: str = "visdrone"
     names: tuple[str, ...] = VISDRONE
     category_ids: tuple[int, ...] = CATEGORIES
-
-    @property
-    def image_ids(self) -> tuple[int, ...]:
-        """File stems if all are numbers, else 1, 2, 3, ...: the layout has no ids of its own."""
-        return number_images(self.images)
-
-    def size(self, index: int) -> tuple[int, int]:
-        """Return width and height of the image at `index`."""
-        return image_size(self.images[index])
 
     def _rows(self, index: int, size: tuple[int, int] | None, unreadable: list[Problem]) -> Iterator[tuple[Row, str]]:
         path = self.annotation_folder / f"{self.images[index].stem}.txt"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vgtok.data.dataset import IMAGE_SUFFIXES, Problem, Role, Row, RowReader, image_size, number_images
+from vgtok.data.dataset import IMAGE_SUFFIXES, FileReader, Problem, Role, Row
 from vgtok.errors import InputError
 from vgtok.files import is_there, read_lines
 
@@ -23,7 +23,7 @@ _LARGEST_CLASS = 2**31
 
 
 @dataclass(frozen=True)
-class YoloDataset(RowReader):
+class YoloDataset(FileReader):
     """One split of a YOLO data set; its category ids are the class numbers of the YAML."""
 
     images: tuple[Path, ...]
@@ -31,15 +31,6 @@ class YoloDataset(RowReader):
     category_ids: tuple[int, ...]
     problems: tuple[Problem, ...] = ()
     name: str = "yolo"
-
-    @property
-    def image_ids(self) -> tuple[int, ...]:
-        """File stems if all are numbers, else 1, 2, 3, ... in sorted file order."""
-        return number_images(self.images)
-
-    def size(self, index: int) -> tuple[int, int]:
-        """Return width and height of the image at `index`."""
-        return image_size(self.images[index])
 
     def _rows(self, index: int, size: tuple[int, int] | None, unreadable: list[Problem]) -> Iterator[tuple[Row, str]]:
         path = label_file(self.images[index])
@@ -73,7 +64,8 @@ def open_yolo(file: Path, split: str = "val") -> YoloDataset:
     document = _document(file)
     names = _names(file, document.get("names"))
     if split not in document or not document[split]:
-        raise InputError(f"{file}: names no '{split}' split")
+        there = yolo_splits(file)
+        raise InputError(f"{file}: names no '{split}' split, but {', '.join(there)}; use yolo:{file}:{there[0]}")
     base = document.get("path") or "."
     if not isinstance(base, str) or "\0" in base:
         raise InputError(f"{file}: 'path' must be the name of a folder")

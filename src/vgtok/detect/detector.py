@@ -26,8 +26,6 @@ from vgtok.tokenize.tokens import Tokens
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 """(H, W, 3) RGB of an image."""
 
-"""Default budget of models that were trained on coarse tokens."""
-
 _LOG = logging.getLogger(__name__)
 
 

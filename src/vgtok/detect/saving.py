@@ -38,7 +38,7 @@ def model_card(document: Mapping[str, Any], name: str) -> str:
         f"A Co-DETR object detector that reads each image at the token budget you choose: {config.classes} classes, "
         f"encoder {config.encoder}, packed 16, 32 and 64 px tokens.",
         "## Use it",
-        "```sh\npip install 'vgtok[detect]'\n```",
+        "```sh\npip install '.[detect]'      # in a copy of the VGTok repository\n```",
         f"```python\nimport vgtok\n\ndetector = vgtok.load({json.dumps(name)})\n"
         f'result = detector("frame.jpg", budget={budget:.2f})   # .boxes .scores .names\n'
         'result.plot().save("found.png")\n```',

@@ -1,7 +1,8 @@
 """Follow objects through a video: boxes of one frame after another enter, an identity per box leaves.
 
 The method is ByteTrack (Zhang et al., 2022): a Kalman filter of constant velocity predicts every track, strong
-detections are assigned to the predictions first and weak ones to the tracks that are left.
+detections are assigned to the predictions first and weak ones to the tracks that are left. A track that nothing of an
+earlier frame confirms has no identity yet.
 docs/decisions/2026-11-17-tracking.md says why it is written out here.
 """
 
@@ -60,12 +61,12 @@ class _Track:
         return max(self.labels, key=lambda label: self.labels[label])
 
 
-def _started(box: NDArray[np.float64], label: int) -> _Track:
+def _started(box: NDArray[np.float64], label: int, drift: NDArray[np.float64]) -> _Track:
     values = _centered(box)
     spread = np.zeros((4, 2, 2))
     sides = _sides(values)
     spread[:, 0, 0], spread[:, 1, 1] = (2 * _POSITION_NOISE * sides) ** 2, (10 * _VELOCITY_NOISE * sides) ** 2
-    return _Track(np.stack([values, np.zeros(4)], axis=1), spread, 0, {label: 1})
+    return _Track(np.stack([values, [*drift, 0.0, 0.0]], axis=1), spread, 0, {label: 1})
 
 
 def _predicted(track: _Track) -> _Track:
@@ -102,12 +103,15 @@ class Tracker:
     """Give detections of successive frames identities: 1, 2, ... in the order objects appear.
 
     A detection of at least `score_threshold` can start a track; weaker ones, down to `WEAK_SCORE`, only continue one.
+    After the first frame an object gets its identity when it is found in a second frame: what flashes up once is noise.
     A track that is not seen for `memory` frames ends.
 
     >>> tracker = Tracker()
     >>> tracker.update(np.array([[10.0, 10, 30, 20]]), np.array([0.9]), np.array([3]))
     array([1])
     >>> tracker.update(np.array([[50.0, 50, 70, 60], [12, 10, 32, 20]]), np.array([0.8, 0.2]), np.array([3, 3]))
+    array([0, 1])
+    >>> tracker.update(np.array([[52.0, 50, 72, 60], [14, 10, 34, 20]]), np.array([0.7, 0.4]), np.array([3, 3]))
     array([2, 1])
     """
 
@@ -116,7 +120,8 @@ class Tracker:
             raise InputError(f"memory: {memory} is not a number of frames, 1 or more")
         self.score_threshold, self.memory = score_threshold, memory
         self._tracks: dict[int, _Track] = {}
-        self._started = 0
+        self._candidates: list[_Track] = []
+        self._started, self._frames = 0, 0
 
     def update(
         self, boxes: NDArray[np.floating[Any]], scores: NDArray[np.floating[Any]], labels: NDArray[np.integer[Any]]
@@ -135,33 +140,61 @@ class Tracker:
         weak = np.flatnonzero((scores >= WEAK_SCORE) & (scores < self.score_threshold))
         predicted = {identity: _predicted(track) for identity, track in self._tracks.items()}
         self._assign(found, labels, strong, predicted, _STRONG_OVERLAP, identities)
-        # A weak detection is more likely noise than an object that comes back.
-        left = {key: track for key, track in predicted.items() if key not in identities and track.missed == 1}
+        # After a longer gap a weak detection is more likely noise than the object.
+        left = {key: track for key, track in predicted.items() if key not in identities and track.missed <= 2}
         self._assign(found, labels, weak, left, _WEAK_OVERLAP, identities)
-        for place in strong[np.argsort(-scores[strong], kind="stable")]:
-            tracked = found[identities != UNTRACKED]
-            doubled = len(tracked) and iou(found[None, place], tracked).max() >= _DUPLICATE
-            if identities[place] == UNTRACKED and not doubled:
-                identities[place] = self._started + 1 + (identities > self._started).sum()
-        self.replay(found, labels, identities)
+        unnamed = self._unnamed(found, scores, identities)
+        if self._frames:
+            waiting = {self._started + 1 + n: _predicted(track) for n, track in enumerate(self._candidates)}
+            self._assign(found, labels, unnamed, waiting, _STRONG_OVERLAP, identities)
+        else:
+            identities[unnamed] = np.arange(len(unnamed)) + 1
+        # Number those that are new without gaps.
+        new = identities > self._started
+        identities[new] = self._started + 1 + np.argsort(np.argsort(identities[new]))
+        self.replay(found, scores, labels, identities)
         return identities
 
     def replay(
-        self, boxes: NDArray[np.floating[Any]], labels: NDArray[np.integer[Any]], identities: NDArray[np.int64]
+        self,
+        boxes: NDArray[np.floating[Any]],
+        scores: NDArray[np.floating[Any]],
+        labels: NDArray[np.integer[Any]],
+        identities: NDArray[np.int64],
     ) -> None:
         """Take the next frame with the identities (K,) that `update` gave it before; used to resume.
 
-        Detections without an identity make no difference.
+        Detections below `score_threshold` without an identity make no difference.
         """
         found = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
         tracks = {identity: _predicted(track) for identity, track in self._tracks.items()}
+        # What most objects do is the movement of the camera; an object that appears starts with it.
+        moving = [track.mean[:2, 1] for track in self._tracks.values() if track.missed == 0]
+        drift = np.median(moving, axis=0) if moving else np.zeros(2)
         for box, label, identity in zip(found, labels.tolist(), identities.tolist(), strict=True):
             if identity == UNTRACKED:
                 continue
             known = tracks.get(identity)
-            tracks[identity] = _started(box, label) if known is None else _seen(known, box, label)
+            tracks[identity] = _started(box, label, drift) if known is None else _seen(known, box, label)
             self._started = max(self._started, identity)
         self._tracks = {identity: track for identity, track in tracks.items() if track.missed <= self.memory}
+        self._candidates = [
+            _started(found[place], int(labels[place]), drift) for place in self._unnamed(found, scores, identities)
+        ]
+        self._frames += 1
+
+    def _unnamed(
+        self, boxes: NDArray[np.float64], scores: NDArray[np.floating[Any]], identities: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return the strong detections without identity, best first, each object once."""
+        named = boxes[identities != UNTRACKED]
+        able = np.flatnonzero((identities == UNTRACKED) & (scores >= self.score_threshold))
+        chosen: list[int] = []
+        for place in able[np.argsort(-scores[able], kind="stable")].tolist():
+            others = np.concatenate([named, boxes[chosen]])
+            if not len(others) or iou(boxes[None, place], others).max() < _DUPLICATE:
+                chosen.append(place)
+        return np.array(chosen, dtype=np.int64)
 
     @staticmethod
     def _assign(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.defaults import DEFAULT_SCORE
-from vgtok.detect.config import ANCHOR_IOU, MAX_DETECTIONS, MIN_SCORE, QUERY_IOU, SOFT_ANCHORS
+from vgtok.detect.config import ANCHOR_IOU, MAX_DETECTIONS, MIN_SCORE, QUERY_IOU, SOFT_ANCHORS, Head
 from vgtok.detect.result import Result, Timings, read_images
 from vgtok.errors import InputError, VGTokError
 from vgtok.export.description import Description, graph_inputs, uniform_grids
@@ -64,6 +64,16 @@ class OnnxDetector:
         """(width, height) of the canvas every image is fitted to."""
         return self.description.width, self.description.height
 
+    @property
+    def budget(self) -> float:
+        """The share of tokens an image is read at by default."""
+        return self.description.tokens / self.description.extent.dense
+
+    @property
+    def head(self) -> Head:
+        """The head that predicts, a part of the graph."""
+        return self.description.head
+
     @overload
     def __call__(
         self,
@@ -72,6 +82,7 @@ class OnnxDetector:
         budget: float | None = None,
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = DEFAULT_SCORE,
+        head: Head | None = None,
         value_range: tuple[float, float] | None = None,
     ) -> list[Result]: ...
 
@@ -83,6 +94,7 @@ class OnnxDetector:
         budget: float | None = None,
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = DEFAULT_SCORE,
+        head: Head | None = None,
         value_range: tuple[float, float] | None = None,
     ) -> Result: ...
 
@@ -93,22 +105,24 @@ class OnnxDetector:
         budget: float | None = None,
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = DEFAULT_SCORE,
+        head: Head | None = None,
         value_range: tuple[float, float] | None = None,
     ) -> Result | list[Result]:
         """Detect objects in one image, or in a list of images one after another.
 
         An image must have the aspect ratio the graph was exported for. `budget`, the share of the dense grid it is read
-        at, needs a graph exported with a dynamic number of tokens. Encoder and head are one graph: `timings.encoder` is
-        its time, `timings.head` that of suppression. `value_range` is the (low, high) of black and white; floats need
-        it.
+        at, needs a graph exported with a dynamic number of tokens; `head` can only be that of the graph. Encoder and
+        head are one graph: `timings.encoder` is its time, `timings.head` that of suppression. `value_range` is the
+        (low, high) of black and white; floats need it.
         """
         description = self.description
-        if budget is not None and not description.dynamic:
+        if budget not in (None, self.budget) and not description.dynamic:
             raise InputError(
                 f"budget: this graph reads every image as {description.tokens} tokens; export with --dynamic to choose"
             )
-        share = description.tokens / description.extent.dense if budget is None else budget
-        reader = Tokenizer(budget=share, canvas=self.canvas)
+        if head not in (None, self.head):
+            raise InputError(f"head: this graph predicts by {self.head}; export another with --head {head}")
+        reader = Tokenizer(budget=self.budget if budget is None else budget, canvas=self.canvas)
         pixels = read_images(images, max_detections, value_range)
         results = [self._detect(image, reader, max_detections, score_threshold) for image in pixels]
         return results if isinstance(images, list | tuple) else results[0]

@@ -21,6 +21,7 @@ from vgtok.tokenize.tokens import Tokens
 if TYPE_CHECKING:
     from vgtok.detect.detector import Detector
     from vgtok.detect.result import Result
+    from vgtok.export.runtime import OnnxDetector
 
 Row = dict[str, Any]
 """Values of one frame by column."""
@@ -57,7 +58,7 @@ class Task(Protocol):
 TokenFiles = Callable[[Frame, Pixels, Tokens], list[str]]
 """Writes files for the tokens of a frame and returns their names."""
 
-DetectionFiles = Callable[["Detector", Frame, Pixels, "Result"], list[str]]
+DetectionFiles = Callable[["Detector | OnnxDetector", Frame, Pixels, "Result"], list[str]]
 
 
 @dataclass(frozen=True)
@@ -109,12 +110,23 @@ def tokens_of(row: Row) -> Tokens:
     return Tokens(x, y, sizes, *(int(row[name]) for name in ("height", "width", "source_height", "source_width")))
 
 
-def _placed(detector: "Detector", worker: Worker) -> "Detector":
-    """Move a detector to the GPU of a worker that has one; others use as many threads as they have cores."""
+def _opened(model: str, worker: Worker) -> "Detector | OnnxDetector":
+    """Open a model of either kind, with as many threads as a worker has cores."""
+    if model.lower().endswith(".onnx"):
+        from vgtok.export.runtime import OnnxDetector
+
+        return OnnxDetector(model, threads=worker.cpus)
+    return _loaded(model, worker)
+
+
+def _loaded(model: str, worker: Worker) -> "Detector":
+    """Load a model on the GPU of a worker that has one, else with as many threads as it has cores."""
     import torch
 
+    from vgtok.detect.loading import find_detector
+
     torch.set_num_threads(worker.cpus)
-    return detector.to("cuda" if worker.gpus else "cpu")
+    return find_detector(model).to("cuda" if worker.gpus else "cpu")
 
 
 @dataclass(frozen=True)
@@ -147,10 +159,9 @@ class DetectTask:
 
     def prepare(self, worker: Worker) -> Work:
         """Load the model and return the function from a frame to its objects."""
-        from vgtok.detect.loading import find_detector
         from vgtok.detect.result import record
 
-        detector = _placed(find_detector(self.model), worker)
+        detector = _opened(self.model, worker)
 
         def work(frame: Frame) -> Row:
             pixels = frame.pixels()
@@ -191,9 +202,7 @@ class ScoreTask:
 
     def prepare(self, worker: Worker) -> Work:
         """Load the model and return the function from a frame to its detections."""
-        from vgtok.detect.loading import find_detector
-
-        detector = _placed(find_detector(self.model), worker)
+        detector = _loaded(self.model, worker)
 
         def work(frame: Frame) -> Row:
             settings: dict[str, Any] = {

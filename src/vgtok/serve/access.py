@@ -165,6 +165,14 @@ class BoundedProtocol(H11Protocol):
         super().on_response_complete()
         self._wait_for_a_head()
 
+    def shutdown(self) -> None:
+        """Stop with the server: abort what a client has half sent or half read, let the rest be answered."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete and (cycle.more_body or cycle.response_started):
+            self.transport.abort()
+        else:
+            super().shutdown()
+
     def _wait_for_a_head(self) -> None:
         if self.transport.is_closing() or self.conn.their_state is not h11.IDLE:
             self._stop_waiting()

@@ -1,10 +1,11 @@
 """The controls of the page: what each event sends, and the link that sets them all."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from vgtok.data.synthetic import LAYOUTS
+from vgtok.serve.limits import RefusedError
 from vgtok.serve.service import Service, Settings
 from vgtok.tokenize.scores import SCORES
 
@@ -63,6 +64,24 @@ class ImageSource:
     def stem(self) -> str:
         """File name without its suffix."""
         return Path(self.name).stem
+
+
+def check_event(data: Sequence[object]) -> None:
+    """Refuse what no event of the page sends: it is nothing, or an upload and the values of `Controls`."""
+    if not data:
+        return
+    upload, *values = data
+    controls = Controls(*values)  # type: ignore[arg-type]  # they are checked below
+    numbers = ((controls.per_cent, 100), (controls.score_threshold, 1), (controls.rank, 1))
+    if not (
+        (upload is None or (isinstance(upload, dict) and isinstance(upload.get("path"), str)))
+        and controls.image in (*SAMPLES, YOUR_IMAGE)
+        and all(value is None or (isinstance(value, int | float) and 0 <= value <= most) for value, most in numbers)
+        and isinstance(controls.dense, bool)
+        and controls.scorer in tuple(SCORES)
+        and controls.splitter in tuple(LEAST_PER_CENT)
+    ):
+        raise RefusedError(400, "request: holds settings that the page does not send")
 
 
 def default_controls(service: Service) -> Controls:
@@ -125,6 +144,14 @@ LINK_SCRIPT = f"""({", ".join(field.name for field in fields(Controls))}) => {{
   history.replaceState(null, "", `${{location.pathname}}?${{query}}`);
 }}"""
 """Puts the values of the controls into the address, so that it is a link to them; an upload is not part of it."""
+
+FIT_SCRIPT = f"""(splitter, per_cent) => {{
+  const least = {LEAST_PER_CENT}[splitter];
+  // A valid budget is left alone, and so is an empty one.
+  const budget = per_cent !== null && per_cent < least ? least : undefined;
+  return [budget, {{__type__: "update", interactive: splitter === "quadtree"}}];
+}}"""
+"""Keeps the sliders within the range of the splitter; only a quadtree has a gate."""
 
 COPY_SCRIPT = """() => {
   if (navigator.clipboard) navigator.clipboard.writeText(location.href);

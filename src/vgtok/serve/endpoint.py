@@ -61,12 +61,12 @@ Threshold = Annotated[
 _FAILURES: dict[int | str, dict[str, Any]] = {
     400: {"model": Failure, "description": "Invalid parameter or damaged image."},
     401: {"model": Failure, "description": "Missing or wrong token."},
-    403: {"model": Failure, "description": "Host or Origin not allowed."},
+    403: {"model": Failure, "description": "Host, Origin or content not allowed."},
     408: {"model": Failure, "description": "The body did not arrive in time."},
     413: {"model": Failure, "description": "Too many bytes or pixels."},
     415: {"model": Failure, "description": "The body is not an image file."},
     500: {"model": Failure, "description": "The model failed on this image."},
-    503: {"model": Failure, "description": "Busy, or no model is loaded."},
+    503: {"model": Failure, "description": "Busy or stopping, or no model is loaded."},
 }
 _BODY = {
     "requestBody": {

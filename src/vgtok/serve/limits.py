@@ -2,18 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TypeVar
 
 import numpy as np
-from anyio import to_thread
 from numpy.typing import NDArray
 from starlette.types import Receive
 
 from vgtok.errors import InputError, VGTokError
-from vgtok.tokenize.decode import check_memory, open_picture, picture_pixels
+from vgtok.tokenize.decode import FORMATS, check_memory, formats_claiming, open_picture, picture_pixels
 
 
 class RefusedError(VGTokError):
@@ -51,6 +52,11 @@ class Limits:
         self.check_bytes(len(data), name)
         if not data:
             raise RefusedError(400, f"{name}: the file is empty")
+        # Whoever reads such a file after this server may take it for something else, so that is forbidden here.
+        claimed = formats_claiming(BytesIO(data))
+        if len(claimed) > 1 or not set(claimed) <= set(FORMATS):
+            accepted = ", ".join(FORMATS)
+            raise RefusedError(403, f"{name}: content of {' and '.join(claimed)}; only one of {accepted} is allowed")
         try:
             picture = open_picture(BytesIO(data), name)
         except InputError as error:
@@ -148,6 +154,8 @@ class WorkQueue:
         self.places = places
         self._taken = 0
         self._running = asyncio.Lock()
+        # A thread of its own that `finish` can wait for: an interpreter that ends under a computing thread aborts.
+        self._worker = ThreadPoolExecutor(1, "vgtok-work")
 
     @contextmanager
     def place(self) -> Iterator[None]:
@@ -161,6 +169,14 @@ class WorkQueue:
             self._taken -= 1
 
     async def run(self, work: Callable[[], _Answer]) -> _Answer:
-        """Return the result of `work` when its turn comes."""
+        """Return the result of `work` when its turn comes; refuse it if the queue has finished by then."""
         async with self._running:
-            return await to_thread.run_sync(work)
+            try:
+                answer = self._worker.submit(copy_context().run, work)
+            except RuntimeError:
+                raise RefusedError(503, "server: stopping, so this request is not answered") from None
+            return await asyncio.wrap_future(answer)
+
+    def finish(self) -> None:
+        """Wait for the running work; whatever has not begun is refused. Call it from another thread."""
+        self._worker.shutdown()

@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from vgtok.data.synthetic import SceneConfig, render_scene
 from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import VGTokError
 from vgtok.serve import figures
-from vgtok.serve.controls import LEAST_PER_CENT, SAMPLES, Controls, ImageSource, linked_controls
+from vgtok.serve.controls import SAMPLES, Controls, ImageSource, linked_controls
 from vgtok.serve.limits import Limits, RefusedError, WorkQueue
 from vgtok.serve.service import DrawableAnswer, Service, Settings
 from vgtok.serve.uploads import Uploads
@@ -40,7 +41,10 @@ def sample(name: str, width: int, height: int) -> NDArray[np.uint8]:
 
 
 class Listeners:
-    """Event handlers, one per side of the page; a path of an upload and the values of `Controls` arrive in order."""
+    """Event handlers, one per side of the page; an upload and the values of `Controls` arrive in order.
+
+    Guard has checked both, so that the framework need not: it would print what a stranger sends as a traceback.
+    """
 
     def __init__(
         self, service: Service, limits: Limits, uploads: Uploads, tokenizing: WorkQueue, detecting: WorkQueue
@@ -48,17 +52,21 @@ class Listeners:
         self.service, self.limits, self.uploads = service, limits, uploads
         self.tokenizing, self.detecting = tokenizing, detecting
         self._results: OrderedDict[tuple[ImageSource, Settings], Result] = OrderedDict()
+        self._turns = count(1)
 
     def linked(self, request: gradio.Request) -> tuple[Any, ...]:
-        """Return what is wrong with the address of the page, then the values of the controls it sets."""
+        """Return a new number, what is wrong with the address of the page, and the values of the controls it sets."""
         controls, faults = linked_controls(dict(request.query_params), self.service)
         notice = gradio.HTML("".join(map(figures.notice_html, faults)), visible=bool(faults))
-        return notice, *controls.values()
+        return next(self._turns), notice, *controls.values()
 
-    async def tokens(self, path: str | None, *values: Any) -> tuple[Any, ...]:
-        """Return the error message if any, the image in use, then caption, picture, figures and file of the tokens."""
+    async def tokens(self, upload: dict[str, str] | None, *values: Any) -> tuple[Any, ...]:
+        """Return a new number, the error message if any, the image in use, then all parts of the tokens.
+
+        The parts are caption, picture, figures and file. The number is what the detections wait for.
+        """
         controls = Controls(*values)
-        source = ImageSource.chosen(path, controls.image)
+        source = ImageSource.chosen(upload["path"] if upload else None, controls.image)
 
         def work() -> tuple[Any, ...]:
             drawn = self.service.tokenize(self.pixels(source), source.name, controls.settings)
@@ -67,19 +75,19 @@ class Listeners:
             origin = "your image" if source.path else "rendered"
             used = figures.in_use_html(image.name, f"{image.width} x {image.height}, {origin}", drawn.canvas.image)
             caption, tiles = figures.tokens_caption_html(drawn.answer), figures.tokens_html(drawn)
-            return gradio.HTML(visible=False), used, caption, picture, tiles, _download(picture)
+            return next(self._turns), gradio.HTML(visible=False), used, caption, picture, tiles, _download(picture)
 
         def failed(error: VGTokError) -> tuple[Any, ...]:
             notice = gradio.HTML(figures.notice_html(str(error)), visible=True)
             used = figures.in_use_html(source.name, "not shown, see the message")
-            return notice, used, figures.caption_html("Tokens"), None, "", _download(None)
+            return next(self._turns), notice, used, figures.caption_html("Tokens"), None, "", _download(None)
 
         return await _run(self.tokenizing, work, failed)
 
-    async def detections(self, path: str | None, *values: Any) -> tuple[Any, ...]:
+    async def detections(self, upload: dict[str, str] | None, *values: Any) -> tuple[Any, ...]:
         """Return caption, picture and figures of the detections, the file of the picture and the COCO json."""
         controls = Controls(*values)
-        source = ImageSource.chosen(path, controls.image)
+        source = ImageSource.chosen(upload["path"] if upload else None, controls.image)
 
         def work() -> tuple[Any, ...]:
             pixels = self.pixels(source)
@@ -146,14 +154,6 @@ async def _run(
             return await queue.run(work)
     except VGTokError as error:
         return failed(error)
-
-
-def fitted(splitter: str, per_cent: float | None) -> tuple[Any, Any]:
-    """Return the sliders within the range of a splitter."""
-    least = LEAST_PER_CENT[splitter]
-    # A valid value is left alone: it may have changed since.
-    budget = gradio.skip() if per_cent is None or per_cent >= least else least
-    return budget, gradio.Slider(interactive=splitter == "quadtree")
 
 
 def _described(drawn: DrawableAnswer) -> str:

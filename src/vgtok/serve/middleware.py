@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode
 
@@ -10,8 +11,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vgtok.serve.access import COOKIE, Access
+from vgtok.serve.controls import check_event
 from vgtok.serve.endpoint import HEALTH, failure
-from vgtok.serve.limits import Intake, Limits, RefusedError
+from vgtok.serve.limits import Intake, Limits, RefusedError, WorkQueue
 from vgtok.serve.uploads import FORM_OVERHEAD, Uploads
 
 POLICY = (
@@ -56,14 +58,13 @@ class CleanSend:
         await self.send(message)
 
 
-_EVENT = "/gradio_api/queue/join"
-_STREAM = "/gradio_api/queue/data"
+_EVENT = "/gradio_api/run/predict"
 _FILE = "/gradio_api/file="
 _SCRIPTS = ("/assets/", "/static/")
 """Scripts and styles, which may be compressed; the rest is short, pictures, or a page to be cleaned."""
 
 _GET = (
-    "/", "/theme.css", "/manifest.json", "/favicon.ico", _STREAM, "/gradio_api/upload_progress",
+    "/", "/theme.css", "/manifest.json", "/favicon.ico", "/gradio_api/upload_progress",
     "/api/openapi.json", HEALTH,
 )  # fmt: skip
 _POST = ("/api/tokenize", "/api/detect", "/gradio_api/upload", _EVENT)
@@ -73,10 +74,20 @@ _EVENT_BYTES = 100 * 2**10
 
 
 class Guard:
-    """ASGI middleware around the whole application."""
+    """ASGI middleware around the whole application; `events` holds how many values each event of the page sends."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, access: Access, intake: Intake, uploads: Uploads) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        access: Access,
+        intake: Intake,
+        uploads: Uploads,
+        events: Mapping[int, int],
+        queues: Sequence[WorkQueue],
+    ) -> None:
         self.app, self.limits, self.access, self.intake, self.uploads = app, limits, access, intake, uploads
+        self.events, self.queues = events, queues
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request and pass it on, or refuse it."""
@@ -106,13 +117,12 @@ class Guard:
         if not scope["path"].startswith(_SCRIPTS):
             kept = [pair for pair in scope["headers"] if pair[0] != b"accept-encoding"]
             scope = {**scope, "headers": kept}
-        try:
-            await self.app(scope, receive, send)
-        except RuntimeError:
-            # The framework's stream fails for a visitor who left while an event was queued: nobody reads its end.
-            if scope["path"] != _STREAM:
-                raise
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await self.app(scope, receive, send)
+
+    def finish(self) -> None:
+        """Wait for the work that runs; requests whose work has not begun are refused."""
+        for queue in self.queues:
+            queue.finish()
 
     def _check_route(self, scope: Scope) -> None:
         """Refuse routes that neither page nor endpoint uses, and files outside the upload folder."""
@@ -147,7 +157,7 @@ class Guard:
         self.limits.check_bytes(announced - FORM_OVERHEAD, "upload")
 
     async def _checked_event(self, receive: Receive, headers: Headers) -> Receive:
-        """Return the body again after checking that it names no files but uploads."""
+        """Return the body again after checking that the page may have sent it, with no files but uploads."""
         with self.intake.body("request", _EVENT_BYTES) as body:
             data = await body.whole(receive)
         try:
@@ -157,12 +167,20 @@ class Guard:
         if not self._names_uploads_only(event, headers["host"]):
             raise RefusedError(403, "image: upload the file itself; no other file is read, by path or URL")
         # What was checked, not what was sent: two JSON parsers may disagree about a duplicate key.
-        waiting: list[Message] = [{"type": "http.request", "body": json.dumps(event).encode()}]
+        waiting: list[Message] = [{"type": "http.request", "body": json.dumps(self._known_event(event)).encode()}]
 
         async def again() -> Message:
             return waiting.pop() if waiting else await receive()
 
         return again
+
+    def _known_event(self, event: Any) -> dict[str, Any]:
+        """Return the parts of an event that are used; refuse one that the page does not send."""
+        number, data = (event.get("fn_index"), event.get("data")) if isinstance(event, dict) else (None, None)
+        if not isinstance(number, int) or not isinstance(data, list) or self.events.get(number) != len(data):
+            raise RefusedError(400, "request: not an event of the page")
+        check_event(data)
+        return {"fn_index": number, "data": data, "session_hash": str(event.get("session_hash"))}
 
     def _names_uploads_only(self, value: Any, host: str) -> bool:
         """Return whether every file anywhere in an event is in the upload folder."""

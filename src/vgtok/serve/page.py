@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from vgtok.serve.controls import (
     COPY_SCRIPT,
+    FIT_SCRIPT,
     LEAST_PER_CENT,
     LINK_SCRIPT,
     SAMPLES,
@@ -19,7 +20,7 @@ from vgtok.serve.controls import (
 )
 from vgtok.serve.figures import caption_html, heading_html, hint_html
 from vgtok.serve.limits import Limits, WorkQueue
-from vgtok.serve.listeners import Listeners, fitted
+from vgtok.serve.listeners import Listeners
 from vgtok.serve.service import Service
 from vgtok.serve.uploads import Uploads
 from vgtok.tokenize.scores import SCORES
@@ -27,19 +28,23 @@ from vgtok.tokenize.scores import SCORES
 _FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
 
 _OF_TOKENS = ("image", "per_cent", "rank", "scorer", "splitter")
-"""Controls that change the tokens; the others change what is shown of the detections."""
+"""Controls that change the tokens, and with them the detections."""
+
+_OF_DETECTIONS = ("score_threshold", "dense")
+"""Controls that change what is shown of the detections only."""
 
 
 def mount_page(
     app: FastAPI, service: Service, limits: Limits, uploads: Uploads, tokenizing: WorkQueue, detecting: WorkQueue
-) -> None:
-    """Mount the page at / of an application."""
+) -> dict[int, int]:
+    """Mount the page at / of an application; return how many values each event sends that it answers."""
     theme = gradio.themes.Base(
         primary_hue="indigo", neutral_hue="slate", font=_FONTS, font_mono=["ui-monospace", "Consolas", "monospace"]
     )
+    page = build_page(service, limits, uploads, tokenizing, detecting)
     gradio.mount_gradio_app(
         app,
-        build_page(service, limits, uploads, tokenizing, detecting),
+        page,
         path="/",
         footer_links=[],
         run_history=False,
@@ -51,6 +56,7 @@ def mount_page(
         theme=theme,
         css=(files("vgtok.serve") / "page.css").read_text(encoding="utf-8"),
     )
+    return {number: len(event.inputs) for number, event in page.fns.items() if event.fn is not None}
 
 
 def build_page(
@@ -66,6 +72,7 @@ def build_page(
         with gradio.Row():
             with gradio.Column(scale=0, min_width=270, elem_classes="controls"):
                 frame = gradio.File(visible="hidden", elem_id="frame")
+                opened, read = gradio.Number(visible="hidden"), gradio.Number(visible="hidden")
                 in_use = gradio.HTML(elem_id="in-use", padding=False)
                 upload = gradio.File(label="Upload an image", show_label=False, height=112, elem_id="upload")
                 controls = _controls(service)
@@ -79,22 +86,15 @@ def build_page(
                     with gradio.Column(min_width=280):
                         found = _detections(service)
         values = [controls[field.name] for field in fields(Controls)]
-        # The address of the page sets the controls before anything is read.
-        opened = page.load(
-            listeners.linked, outputs=[link_notice, *values], show_progress="hidden", api_visibility="private"
+        gradio.on([value.change for value in values], None, js=LINK_SCRIPT, inputs=values)
+        fitted = [controls["splitter"], controls["per_cent"]]
+        gradio.on(
+            [value.change for value in fitted],
+            None,
+            js=FIT_SCRIPT,
+            inputs=fitted,
+            outputs=[controls["per_cent"], controls["rank"]],
         )
-        listening = {"inputs": [frame, *values], "trigger_mode": "always_last", "concurrency_limit": None}
-
-        def listen(names: tuple[str, ...], listener: Any, **outputs: Any) -> None:
-            """Call a listener once the page has opened, and when the image or one of the controls changes."""
-            opened.then(listener, **listening, **outputs, api_visibility="private")
-            changes = [frame.change, *(controls[name].change for name in names)]
-            gradio.on(changes, listener, **listening, **outputs, api_visibility="private")
-
-        listen(_OF_TOKENS, listeners.tokens, outputs=[notice, in_use, *tokens], show_progress="hidden")
-        if found:
-            names = tuple(controls)
-            listen(names, listeners.detections, outputs=found, show_progress="minimal", show_progress_on=found[1])
         # An upload becomes the image in use and moves to a hidden field, so that the next one can be dropped.
         upload.upload(
             None,
@@ -102,19 +102,23 @@ def build_page(
             inputs=upload,
             outputs=[frame, upload, controls["image"]],
         )
-        gradio.on([value.change for value in values], None, js=LINK_SCRIPT, inputs=values)
         link.click(None, js=COPY_SCRIPT)
+        # Each event is one request and its answer, without the framework's queue: `WorkQueue` is the bounded one.
+        request: dict[str, Any] = {"queue": False, "preprocess": False, "api_visibility": "private"}
+        listening: dict[str, Any] = {**request, "inputs": [frame, *values], "trigger_mode": "always_last"}
+        # The address of the page sets the controls before anything is read.
+        page.load(listeners.linked, outputs=[opened, link_notice, *values], show_progress="hidden", **request)
+        # No change calls two listeners: the framework repeats a change whose listener had to wait with all of its
+        # listeners, so that two of them would make each other wait and repeat forever. Hence `read`, which changes
+        # with the tokens.
+        changes = [opened.change, frame.change, *(controls[name].change for name in _OF_TOKENS)]
         gradio.on(
-            [controls["splitter"].change, controls["per_cent"].change],
-            fitted,
-            inputs=[controls["splitter"], controls["per_cent"]],
-            outputs=[controls["per_cent"], controls["rank"]],
-            show_progress="hidden",
-            trigger_mode="always_last",
-            api_visibility="private",
+            changes, listeners.tokens, outputs=[read, notice, in_use, *tokens], show_progress="hidden", **listening
         )
-    # The bounded queue is `WorkQueue`, shared with the endpoint; this one only holds events on their way there.
-    page.queue(max_size=4 * (tokenizing.places + detecting.places), api_open=False)
+        if found:
+            changes = [read.change, *(controls[name].change for name in _OF_DETECTIONS)]
+            progress: dict[str, Any] = {"show_progress": "minimal", "show_progress_on": found[1]}
+            gradio.on(changes, listeners.detections, outputs=found, **progress, **listening)
     return page
 
 

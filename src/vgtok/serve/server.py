@@ -16,9 +16,8 @@ from vgtok.serve.service import Service
 from vgtok.serve.uploads import QUOTA_UPLOADS, Uploads, upload_folder
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
-
     from vgtok.serve.access import Access
+    from vgtok.serve.middleware import Guard
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_LIMITS = Limits()
@@ -55,7 +54,7 @@ def listening(
     access = access_at(host, allowed_hosts, token)
     with _listener(host, port) as listener, _framework_folder(limits) as uploads:
         app = create_app(service, limits, places, access, uploads)
-        # Pages keep their connections open, so a stopping server would wait for every visitor to leave.
+        # A stopping server waits this long for clients that read slowly.
         config = uvicorn.Config(app, http=BoundedProtocol, log_level="warning", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="vgtok-serve", daemon=True)
@@ -67,11 +66,13 @@ def listening(
         try:
             yield _address(listener)
         finally:
+            # Before anything is deleted, and before the interpreter may end under a computing thread.
+            app.finish()
             server.should_exit = True
             thread.join()
 
 
-def create_app(service: Service, limits: Limits, places: int, access: "Access", uploads: Uploads) -> "ASGIApp":
+def create_app(service: Service, limits: Limits, places: int, access: "Access", uploads: Uploads) -> "Guard":
     """Return one application with the page at / and the endpoint under /api."""
     from fastapi import FastAPI
 
@@ -88,8 +89,8 @@ def create_app(service: Service, limits: Limits, places: int, access: "Access", 
     app.include_router(api_router(service, limits, intake, tokenizing, detecting))
     app.include_router(health_router(service))
     app.include_router(upload_router(limits, intake, uploads))
-    mount_page(app, service, limits, uploads, tokenizing, detecting)
-    return Guard(app, limits, access, intake, uploads)
+    events = mount_page(app, service, limits, uploads, tokenizing, detecting)
+    return Guard(app, limits, access, intake, uploads, events, (tokenizing, detecting))
 
 
 @contextmanager

@@ -163,6 +163,31 @@ def open_picture(file: IO[bytes], name: str) -> Image.Image:
     raise InputError(f"{name}: not an image in a format that can be read (JPEG, PNG, TIFF, WebP, ...)")
 
 
+def formats_claiming(file: IO[bytes]) -> tuple[str, ...]:
+    """Return every format of Pillow, supported here or not, whose reader takes the file for its own.
+
+    Readers with a signature are asked for it. Those without have to read the header; none decodes pixels.
+    """
+    Image.init()
+    file.seek(0)
+    start = file.read(16)
+    return tuple(
+        kind
+        for kind, (factory, accepts) in sorted(Image.OPEN.items())
+        if (_reads_header(factory, file) if accepts is None else accepts(start) is True)
+    )
+
+
+def _reads_header(factory: Callable[..., Image.Image], file: IO[bytes]) -> bool:
+    file.seek(0)
+    try:
+        factory(file, "")
+    # Untrusted bytes: a reader that refuses them may raise anything.
+    except Exception:
+        return False
+    return True
+
+
 def check_memory(picture: Image.Image, file_bytes: int, name: str) -> None:
     """Raise InputError if decoding takes more memory than a file of `file_bytes` may."""
     needed, allowed = _decoding_bytes(picture), max(FREE_BYTES, BYTES_PER_BYTE * file_bytes)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vgtok.data.dataset import AnnotatedDataset, image_size, open_annotated
 from vgtok.data.subset import Subset, kept_apart, of_classes
@@ -30,7 +31,7 @@ from vgtok.tokenize.geometry import ROOT
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.train.loop import set_up, train
 from vgtok.train.recipe import Recipe
-from vgtok.train.run_folder import best_checkpoint
+from vgtok.train.run_folder import best_checkpoint, read_metrics
 from vgtok.train.run_to_model import HISTORY_FILE, detector_from_run, training_history, training_section
 
 PLAN_FILE = "finetune.json"
@@ -45,23 +46,33 @@ _ENLARGED = 1.5
 """Images are read at up to this many times their size, as the shipped model reads VisDrone."""
 _APART = 0.2
 """Share of the images kept apart for validation if the data has no validation split."""
-_EVALUATIONS, _PATIENCE = 8, 3
+_EVALUATIONS, _PATIENCE = 8, 4
 _EVALUATION_SHARE = 0.2
 """Share of the time that is spent on evaluations."""
+_AUXILIARY_SHARE = 0.7
+"""Share of the steps before the queries learn: at the end, when the features they read have settled."""
+_REPLANNED = (0.1, 0.5)
+"""Shares of a run after which its length is planned again: the machine may be busier or freer than before."""
 _BUDGETS = (1.0, 0.7, 0.5, 0.4, 0.3, 0.2)
 _LEAST_STEPS, _MOST_STEPS = 20, 100_000
+_LEAST_EVALUATED = 16
+"""Fewer images may not show every class; AP would then be a mean over others than the next one."""
 _FINAL_IMAGES = 500
 """Most validation images of the report."""
 
 
 @dataclass(frozen=True)
 class Finetuned:
-    """A finished finetune: the model's folder, the folder of its report, its evaluation, and the classes it kept."""
+    """A finished finetune: the model's folder, the folder of its report, its evaluation, and the classes it kept.
+
+    `example` is an image of the validation data, to try the model on.
+    """
 
     model: Path
     report: Path
     evaluation: Evaluation
     kept: dict[str, str]
+    example: Path
 
     def load(self) -> Detector:
         """Load the finetuned detector."""
@@ -103,6 +114,9 @@ def finetune(
     plan = _stored_plan(out, asked)
     if plan is None:
         plan = _new_plan(out, asked)
+    if epochs is None:
+        for share in _REPLANNED:
+            plan = _replanned(plan, out, share)
     recipe = Recipe.from_dict(plan["recipe"], str(out / PLAN_FILE))
     train(recipe, out / _RUN)
     source = best_checkpoint(out / _RUN)
@@ -116,7 +130,7 @@ def finetune(
     card = model_card(read_config(out / _MODEL), out.name)
     write_text(out / _MODEL / CARD_FILE, f"{card}\n{training_section(source)}")
     write_text(out / _MODEL / HISTORY_FILE, training_history(source))
-    return Finetuned(out / _MODEL, out / _REPORT, evaluation, plan["kept"])
+    return Finetuned(out / _MODEL, out / _REPORT, evaluation, plan["kept"], Path(images.images[0]))
 
 
 def _stored_plan(out: Path, asked: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -148,22 +162,57 @@ def _new_plan(out: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
         detector.model = with_classes(detector.model, dataset.names, kept)
         save_detector(detector, start)
     apart = out / APART_FILE
-    if not validation:
-        write_text(apart, "".join(f"{image}\n" for image in _set_aside(dataset)))
+    held_out = [] if validation else _set_aside(dataset)
+    if held_out:
+        write_text(apart, "".join(f"{image}\n" for image in held_out))
     recipe = _recipe(dataset, detector, training, validation, str(start), asked["budget"])
     recipe = recipe if validation else replace(recipe, held_out_file=str(apart))
     if asked["epochs"] is not None:
-        steps = -(-asked["epochs"] * len(dataset.images) // recipe.batch)
+        steps = -(-asked["epochs"] * (len(dataset.images) - len(held_out)) // recipe.batch)
         recipe = _with_steps(recipe, steps, 50)
     else:
         seconds = 60.0 * asked["minutes"]
         steps = int((1 - _EVALUATION_SHARE) * seconds / _seconds_per_step(_with_steps(recipe, _LEAST_STEPS, 1)))
+        steps = max(steps, _LEAST_STEPS)
         per_image = _seconds_per_image(detector, dataset, recipe)
         images = int(_EVALUATION_SHARE * seconds / (_EVALUATIONS * per_image))
         recipe = _with_steps(recipe, steps, images)
-    plan = {"asked": dict(asked), "kept": kept, "recipe": recipe.to_dict()}
+    return _stored(out, {"asked": dict(asked), "kept": kept, "recipe": recipe.to_dict()})
+
+
+def _stored(out: Path, plan: dict[str, Any]) -> dict[str, Any]:
+    """Write a plan to the folder and return it."""
     write_text(out / PLAN_FILE, json.dumps(plan, indent=1) + "\n")
     return plan
+
+
+def _replanned(plan: dict[str, Any], out: Path, share: float) -> dict[str, Any]:
+    """Train a share of the steps; return the plan with as many more as the time that is left allows."""
+    recipe, run = Recipe.from_dict(plan["recipe"], str(out / PLAN_FILE)), out / _RUN
+    until = max(3, round(share * recipe.steps))
+    if _step_ends(run).size >= until:
+        return plan
+    train(recipe, run, until)
+    ends = _step_ends(run)
+    done, left = ends.size, (1 - _EVALUATION_SHARE) * 60.0 * plan["asked"]["minutes"] - ends[-1]
+    more = int(left / (np.median(np.diff(ends)) * _slower(recipe, share)))
+    planned = _with_steps(recipe, max(done + more, until + 1, _LEAST_STEPS), recipe.evaluate_images)
+    # Averages and warmup have begun and stay as they are.
+    kept = {name: getattr(recipe, name) for name in ("warmup_steps", "ema_momentum", "ema_warmup")}
+    return _stored(out, {**plan, "recipe": replace(planned, **kept).to_dict()})
+
+
+def _step_ends(run: Path) -> NDArray[np.float64]:
+    """Return the seconds of training after each step of a run so far."""
+    return np.array([entry["seconds"] for entry in read_metrics(run) if "loss" in entry])
+
+
+def _slower(recipe: Recipe, share: float) -> float:
+    """Return the mean time of the steps after a share of a run, in times of a step at its start.
+
+    A step with all losses, as at the end of a run, takes about 1.4 times as long.
+    """
+    return 1 + 0.4 * (1 - _AUXILIARY_SHARE) / (1 - share) if recipe.auxiliary_steps else 1.0
 
 
 def _splits(data: str, validation: str | None) -> tuple[str, str]:
@@ -233,19 +282,18 @@ def _set_aside(dataset: AnnotatedDataset) -> list[Path]:
 
 def _with_steps(recipe: Recipe, steps: int, images: int) -> Recipe:
     """Return the recipe with a length, and everything that follows from it."""
-    steps = min(max(steps, _LEAST_STEPS), _MOST_STEPS)
+    steps = min(steps, _MOST_STEPS)
     every = max(1, steps // _EVALUATIONS)
     return replace(
         recipe,
         steps=steps,
-        # The queries learn at the end, when the features they read have settled.
-        auxiliary_steps=round(0.7 * steps) if recipe.head == "atss" else 0,
-        warmup_steps=max(5, steps // 20),
+        auxiliary_steps=round(_AUXILIARY_SHARE * steps) if recipe.head == "atss" else 0,
+        warmup_steps=min(max(5, steps // 20), steps // 2),
         ema_momentum=min(0.1, max(1e-3, 20 / steps)),
         ema_warmup=max(1, steps // 10),
         checkpoint_every=min(100, every),
         evaluate_every=every,
-        evaluate_images=min(max(images, 4), 200),
+        evaluate_images=min(max(images, _LEAST_EVALUATED), 200),
     )
 
 
@@ -259,15 +307,15 @@ def _canvas(dataset: AnnotatedDataset, detector: Detector) -> tuple[int, int]:
 
 
 def _seconds_per_step(recipe: Recipe) -> float:
-    """Return what a step takes on this machine: the second and third of a trial that is thrown away."""
+    """Return the mean time of a step on this machine, from a trial that is thrown away."""
     trainer, samples, _ = set_up(recipe)
     times = []
-    for step in range(3):
+    for step in range(4):
         started = time.perf_counter()
         trainer.update(step, [samples[step * recipe.batch + turn] for turn in range(recipe.batch)])
         times.append(time.perf_counter() - started)
-    # A step with all losses, the last third of a run, takes about 1.4 times as long.
-    return max(times[1:]) * (1.1 if recipe.auxiliary_steps else 1.0)
+    # Other programs only make a step slower. The length is planned again as the run goes on.
+    return min(times[1:]) * _slower(recipe, 0.0)
 
 
 def _seconds_per_image(detector: Detector, dataset: AnnotatedDataset, recipe: Recipe) -> float:

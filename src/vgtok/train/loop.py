@@ -106,12 +106,13 @@ class TrainingData:
     names: tuple[str, ...]
 
 
-def train(recipe: Recipe, run: Path) -> Path | None:
+def train(recipe: Recipe, run: Path, until: int | None = None) -> Path | None:
     """Train a recipe in the folder `run`, resuming from its last checkpoint; return the final checkpoint.
 
-    All processes but the main one return None.
+    With `until`, stop and save after that step of the recipe. All processes but the main one return None.
     """
     trainer, samples, data = set_up(recipe)
+    trainer.until = until
     # Only the main process writes, so only it takes the lock.
     with locked(run / ".vgtok-lock", run) if trainer.accelerator.is_main_process else nullcontext():
         _check_recipe(recipe, run)
@@ -189,14 +190,18 @@ class Trainer:
     steps: int
     stop: Stop
     stopping: bool = False
+    until: int | None = None
+
+    @property
+    def end(self) -> int:
+        """The step after which this run stops: the last one, or an earlier one."""
+        return self.steps if self.until is None else min(self.until, self.steps)
 
     def sample_numbers(self, step: int) -> list[int]:
-        """Return the numbers of the samples of this process from `step` to the end."""
+        """Return the numbers of the samples of this process from `step` to where it stops."""
         per_process, first = self.recipe.batch // self.accelerator.num_processes, self.accelerator.process_index
         return [
-            at * self.recipe.batch + first * per_process + n
-            for at in range(step, self.steps)
-            for n in range(per_process)
+            at * self.recipe.batch + first * per_process + n for at in range(step, self.end) for n in range(per_process)
         ]
 
     def update(self, step: int, samples: Sequence[TrainingSample]) -> dict[str, float]:
@@ -282,7 +287,7 @@ def _run_main(
     recipe, steps = trainer.recipe, trainer.steps
     per_process = recipe.batch // trainer.accelerator.num_processes
     ended = False
-    while step < steps and not trainer.stopping:
+    while step < trainer.end and not trainer.stopping:
         started = time.perf_counter()
         batch = [next(queue) for _ in range(per_process)]
         report = trainer.update(step, batch)
@@ -308,11 +313,11 @@ def _run_main(
             # All processes take one more step, at the end of which they agree to stop.
             ended = _out_of_patience(recipe, run)
             trainer.stop.requested |= ended
-        elif step % recipe.checkpoint_every == 0 or step == steps or trainer.stopping:
+        elif step % recipe.checkpoint_every == 0 or step == trainer.end or trainer.stopping:
             save_checkpoint(run, trainer.checkpoint(step, seconds), recipe.keep_every)
     if ended:
         log.print(f"no higher AP in {recipe.patience} evaluations: training ends at step {step} of {steps}")
-    elif trainer.stopping and step < steps:
+    elif trainer.stopping and step < trainer.end:
         raise RunInterruptedError(f"{run}: stopped at step {step} of {steps} and saved; run the same command to resume")
     folder = latest_checkpoint(run)
     assert folder is not None
@@ -327,7 +332,7 @@ def _out_of_patience(recipe: Recipe, run: Path) -> bool:
 def _run_worker(trainer: Trainer, queue: Iterator[TrainingSample], step: int) -> None:
     """Train in one of the other processes."""
     per_process = trainer.recipe.batch // trainer.accelerator.num_processes
-    for at in range(step, trainer.steps):
+    for at in range(step, trainer.end):
         trainer.update(at, [next(queue) for _ in range(per_process)])
         if trainer.stopping:
             return
