@@ -1,8 +1,8 @@
 """Every code block of README and docs: sessions run as doctests, the rest here, in a folder that holds what they name.
 
 A shell command is read by the command line's own parser, so that no page can name an option that does not exist; then
-it is run, unless it takes minutes, opens a port, starts a cluster or needs a model that is not here. Python that speaks to
-a server or starts a cluster is compiled only.
+it is run, unless it takes minutes, opens a port, starts a cluster or needs a model that is not here. Python that
+speaks to a server or starts a cluster is compiled only.
 """
 
 import re

@@ -60,7 +60,7 @@ def test_workers_are_counted_by_what_fits() -> None:
     machines = Machines({"CPU": 4, "memory": 3e9}, {"CPU": 1, "memory": 64e9}, {"CPU": 8, "GPU": 1, "memory": 8e9})
     assert count_slots(machines, Worker()) == 3 + 1 + 8
     assert count_slots(machines, Worker(cpus=2, gpus=0.5)) == 2
-    with pytest.raises(InputError, match=r"asks for 100 GB of memory, and the largest machine has 64 GB"):
+    with pytest.raises(InputError, match=r"asks for 100.0 GB of memory, and the largest machine has 64.0 GB"):
         count_slots(machines, Worker(memory=100 * 10**9))
     with pytest.raises(InputError, match="asks for 2 GPU, and the largest machine has 1"):
         count_slots(machines, Worker(gpus=2))

@@ -195,8 +195,8 @@ def count_slots(ray: Any, worker: Worker) -> int:
     for name, amount in wanted.items():
         most = max((machine.get(name, 0) for machine in machines), default=0)
         if most < amount:
-            what = f"{amount / 1e9:.3g} GB of memory" if name == "memory" else f"{amount:g} {name}"
-            has = f"{most / 1e9:.3g} GB free for workers" if name == "memory" else f"{most:g}"
+            what = f"{amount / 1e9:,.1f} GB of memory" if name == "memory" else f"{amount:g} {name}"
+            has = f"{most / 1e9:,.1f} GB free for workers" if name == "memory" else f"{most:g}"
             raise InputError(f"--worker: asks for {what}, and the largest machine has {has}; ask for less")
     raise InputError(f"--worker: no machine has {wanted} at once; ask for less")
 
