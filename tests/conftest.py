@@ -47,8 +47,16 @@ SLOW_TESTS = frozenset(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests."""
+    """Mark the slow tests, and skip those of a GPU where there is none."""
+    no_gpu = pytest.mark.skip(reason="needs a CUDA GPU, and torch sees none")
+    if any("gpu" in item.keywords for item in items):
+        import torch
+
+        if torch.cuda.is_available():
+            no_gpu = pytest.mark.usefixtures()
     for item in items:
+        if "gpu" in item.keywords:
+            item.add_marker(no_gpu)
         name = getattr(item, "originalname", None)
         in_folder = item.nodeid.startswith(SLOW_FOLDERS) and not item.nodeid.startswith(QUICK_FILES)
         if in_folder or name in SLOW_TESTS:

@@ -75,6 +75,16 @@ def test_nms_over_several_blocks_is_the_same(monkeypatch: pytest.MonkeyPatch) ->
     assert torch.equal(nms(boxes, scores, ONE_CLASS, 0.4), whole)
 
 
+@pytest.mark.parametrize("most", [0, 1, 7, 40, 400])
+def test_nms_that_ends_early_gives_the_first_of_all(most: int) -> None:
+    generator = torch.Generator().manual_seed(5)
+    boxes, scores = random_boxes(300, 5), torch.rand(300, generator=generator)
+    labels = torch.randint(2, (300,), generator=generator)
+    everything = nms(boxes, scores, labels, 0.2)
+    assert 40 < len(everything) < 300
+    assert nms(boxes, scores, labels, 0.2, most).tolist() == everything[:most].tolist()
+
+
 def test_ties_go_to_the_earlier_box_and_nothing_gives_nothing() -> None:
     boxes = torch.tensor([[0.0, 0, 10, 10], [0, 0, 10, 10], [30, 30, 30, 30]])
     assert nms(boxes, torch.ones(3), ONE_CLASS[:3], 0.5).tolist() == [0, 2]

@@ -63,22 +63,44 @@ def paired_iou(first: Array, second: Array) -> tuple[Array, Array]:
     return overlap, overlap - (hull - union) / hull
 
 
-def nms(boxes: Array, scores: Array, labels: Array, iou_threshold: float) -> Array:
+def nms(boxes: Array, scores: Array, labels: Array, iou_threshold: float, most: int | None = None) -> Array:
     """Return the (K,) indices of (N, 4) boxes that no better kept box of the same label overlaps too much.
 
     Too much is an IoU above the threshold. Indices are sorted by score, best first; of equal scores the earlier box
-    comes first and wins.
+    comes first and wins. `most` is the number of boxes wanted [default: all that are kept].
     """
     order = _descending(scores)
     boxes, labels = boxes[order], labels[order]
+    chosen = _survivors(boxes, labels, iou_threshold) if most is None else _first(boxes, labels, iou_threshold, most)
+    kept: Array = order[chosen]
+    return kept
+
+
+def _survivors(boxes: Array, labels: Array, iou_threshold: float) -> Array:
+    """Return which of (n, 4) boxes, best first, are kept, (n,)."""
     xp = _namespace(labels)
     alive: Array = xp.ones_like(labels, dtype=bool)
     # One label at a time: overlaps across labels count for nothing.
     for label in xp.unique(labels):
         members = labels == label
         alive[members] = _kept(boxes[members], alive[members], iou_threshold)
-    kept: Array = order[alive]
-    return kept
+    return alive
+
+
+def _first(boxes: Array, labels: Array, iou_threshold: float, most: int) -> Array:
+    """Return the (K,) first `most` of (n, 4) boxes, best first, that are kept; look no further than needed."""
+    xp = _namespace(labels)
+    positions: Array = xp.ones_like(labels).cumsum(0) - 1
+    kept = positions[:0]
+    for start in range(0, len(boxes), _BLOCK):
+        if len(kept) >= most:
+            break
+        block, own = boxes[start : start + _BLOCK], labels[start : start + _BLOCK]
+        before = (iou(boxes[kept], block) > iou_threshold) & (labels[kept][:, None] == own)
+        among = (iou(block, block) > iou_threshold) & (own[:, None] == own)
+        alive = _settled(among, ~before.any(0))
+        kept = xp.concatenate([kept, positions[start : start + _BLOCK][alive]])
+    return kept[:most]
 
 
 def soft_nms(boxes: Array, scores: Array, labels: Array, iou_threshold: float, min_score: float) -> tuple[Array, Array]:

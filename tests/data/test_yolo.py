@@ -49,6 +49,14 @@ def test_yolo_takes_names_as_a_mapping_and_a_list_of_images(tmp_path: Path) -> N
     assert "gone.png" in summarize(dataset.problems)[0]
 
 
+def test_a_split_that_is_missing_is_told_with_those_there_are(tmp_path: Path) -> None:
+    spec = yolo(tmp_path, "")
+    (tmp_path / "data.yaml").write_text("path: set\ntrain: images/val\nnames: [a]\n")
+    with pytest.raises(InputError, match=r"names no 'val' split, but train; use yolo:.*data\.yaml:train"):
+        open_annotated(spec)
+    assert len(open_annotated(f"{spec}:train").images) == 1
+
+
 @pytest.mark.parametrize("text", ["names: [a", "[1, 2]", "val: images/val", "names: []\nval: images/val", "names: [a]"])
 def test_yolo_refuses_other_yaml(tmp_path: Path, text: str) -> None:
     spec = yolo(tmp_path, "")

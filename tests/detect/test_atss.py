@@ -56,7 +56,7 @@ def test_the_hard_rule_is_the_default_and_stays_bit_for_bit() -> None:
 
 
 def test_the_shipped_model_is_as_it_was() -> None:
-    detector = load("vgtok-tiny").to("cpu")
+    detector = load("vgtok-tiny", dtype="float32").to("cpu")
     config = detector.model.config
     assert (detector.budget, detector.head, detector.canvas) == (0.40, "atss", (2048, 1152))
     assert (config.atss_suppression, config.encoder_config().grid_multiple) == ("hard", 1)
@@ -69,7 +69,7 @@ def test_the_shipped_model_is_as_it_was() -> None:
     with torch.inference_mode():
         features = model.encoder([torch.from_numpy(scene.copy()).permute(2, 0, 1)], [result.tokens]).maps[0]
         assert features.shape[1:] == (9, 13)
-        levels = model.query_head.auxiliary_maps(model.query_head.encode(model.neck(features[None].contiguous())))
+        levels = model.query_head.auxiliary_levels(model.query_head.encode(model.neck(features[None].contiguous())))
         boxes, scores, labels = by_hand(found, levels, (140, 200))
     assert result.scores.tolist() == scores[:50].tolist()
     assert result.labels.tolist() == labels[:50].tolist()

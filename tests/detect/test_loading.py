@@ -6,12 +6,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 import vgtok
 from tests.detect.small_models import SMALL, small_detector
+from tests.devices import HALVES
 from vgtok.detect import checkpoint
 from vgtok.detect import loading as hub
 from vgtok.detect.checkpoint import write_co_detr
@@ -47,22 +49,22 @@ def same(first: vgtok.Detector, second: vgtok.Detector) -> bool:
 def test_a_folder_and_a_shipped_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = small_detector()
     save_detector(original, tmp_path / "vgtok-test")
-    assert same(original, vgtok.load(tmp_path / "vgtok-test"))
+    assert same(original, vgtok.load(tmp_path / "vgtok-test", dtype="float32"))
     monkeypatch.setattr(hub, "shipped_models", lambda: {"vgtok-test": tmp_path / "vgtok-test"})
-    assert same(original, vgtok.load("vgtok-test"))
+    assert same(original, vgtok.load("vgtok-test", dtype="float32"))
 
 
 @pytest.mark.usefixtures("released_is_small")
 def test_a_checkpoint_file(tmp_path: Path) -> None:
     original = small_detector()
     write_co_detr(original, tmp_path / "released.pth")
-    assert same(original, vgtok.load(tmp_path / "released.pth"))
+    assert same(original, vgtok.load(tmp_path / "released.pth", dtype="float32"))
 
 
 def test_a_hub_name_is_a_saved_model(hub_folder: Path) -> None:
     original = small_detector()
     save_detector(original, hub_folder)
-    assert same(original, vgtok.load("someone/model"))
+    assert same(original, vgtok.load("someone/model", dtype="float32"))
     next(hub_folder.glob("*.safetensors")).write_bytes(b"damaged")
     with pytest.raises(InputError, match="sha256 differs"):
         vgtok.load("someone/model")
@@ -76,7 +78,7 @@ def test_a_hub_name_is_a_released_checkpoint(hub_folder: Path, tmp_path: Path) -
     blob = tmp_path / file_digest(tmp_path / "released.pth")
     (tmp_path / "released.pth").rename(blob)
     (hub_folder / "pytorch_model.pth").symlink_to(blob)
-    assert same(original, vgtok.load("someone/model"))
+    assert same(original, vgtok.load("someone/model", dtype="float32"))
     blob.write_bytes(blob.read_bytes() + b"\0")
     with pytest.raises(InputError, match="sha256 differs from the hub's"):
         vgtok.load("someone/model")
@@ -156,7 +158,7 @@ def test_pushed_and_fetched_again(hub_folder: Path, monkeypatch: pytest.MonkeyPa
         {"repo_id": "someone/model", "commit_message": "first"},
     ]
     assert sorted(file.name for file in hub_folder.iterdir()) == ["README.md", "config.json", "model.safetensors"]
-    for again in (vgtok.Detector.from_pretrained("someone/model"), vgtok.load("someone/model")):
+    for again in (vgtok.Detector.from_pretrained("someone/model"), vgtok.load("someone/model", dtype="float32")):
         assert same(original, again)
         assert (again.license, again.evaluations) == ("ask first", ({"data": "x", "AP": 1.5},))
     assert 'vgtok.load("someone/model")' in (hub_folder / "README.md").read_text()
@@ -218,3 +220,30 @@ def test_names_that_cannot_be_are_one_line(name: str, monkeypatch: pytest.Monkey
     for load in (hub.load, hub.from_pretrained):
         with pytest.raises(InputError, match="model: "):
             load(name)
+
+
+@pytest.mark.parametrize(("device", "dtype"), HALVES)
+def test_half_precision_finds_the_same_objects(device: str, dtype: str, tmp_path: Path) -> None:
+    save_detector(small_detector(), tmp_path / "model")
+    exact = vgtok.load(tmp_path / "model", device=device, dtype="float32")
+    half = vgtok.load(tmp_path / "model", device=device, dtype=dtype)
+    assert (exact.precision, half.precision, half.device.type) == ("float32", dtype, device)
+    pixels = np.random.default_rng(1).integers(0, 256, (128, 192, 3), dtype=np.uint8)
+    for head in ("query", "atss"):
+        expected, found, again = (
+            model(pixels, budget=0.5, head=head, score_threshold=0.0, max_detections=5) for model in (exact, half, half)
+        )
+        assert np.array_equal(found.boxes, again.boxes)
+        assert np.array_equal(found.scores, again.scores)
+        np.testing.assert_allclose(found.scores[0], expected.scores[0], rtol=0.05)
+    with pytest.raises(InputError, match="load the model with dtype='float32'"):
+        save_detector(half, tmp_path / "half")
+    with pytest.raises(InputError, match=r"converted to .* before; load it again"):
+        half.to(device, "float32")
+
+
+def test_device_and_precision_are_checked_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="device: 'cuda:99' is not present here"):
+        vgtok.load(tmp_path / "missing", device="cuda:99")
+    with pytest.raises(InputError, match="dtype: 'int4' is not one of"):
+        vgtok.load(tmp_path / "missing", dtype="int4")

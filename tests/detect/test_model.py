@@ -237,9 +237,38 @@ def test_every_part_costs_what_torch_counts(rows: int, columns: int, monkeypatch
     assert detection_flops(SMALL, rows, columns) == counted
     assert model.atss_head is not None
     with FlopCounterMode(display=False) as counter:
-        model.atss_head.candidates(head.auxiliary_maps(encoded))
+        model.atss_head.candidates(head.auxiliary_levels(encoded))
     expected = {"neck": counted["neck"], "cells": counted["cells"], "anchors": counter.get_total_flops()}
     assert detection_flops(SMALL, rows, columns, "atss") == expected
+
+
+def test_a_sparse_head_costs_what_torch_counts() -> None:
+    model, image = small_model(), frame(192, 256)
+    tokens = partition(image, 0.4)
+    head, counted = model.query_head, {}
+    features = torch.randn(1, 48, 12, 16)
+    sites = model.sites(list(features), [tokens])[0]
+    assert sites is not None
+    levels = model.neck(features, sites)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        with FlopCounterMode(display=False) as counter:
+            encoded = head.encode(levels, sites=sites)
+        counted["cells"] = counter.get_total_flops()
+        with FlopCounterMode(display=False) as counter:
+            proposals = head.propose(encoded)
+        counted["proposals"] = counter.get_total_flops()
+        with FlopCounterMode(display=False) as counter:
+            head.decode(encoded, proposals, None)
+        counted["queries"] = counter.get_total_flops()
+    expected = detection_flops(SMALL, 12, 16, sites=len(sites))
+    assert {name: expected[name] for name in counted} == counted
+    assert model.atss_head is not None
+    with FlopCounterMode(display=False) as counter:
+        model.atss_head.candidates(head.auxiliary_levels(encoded), sites)
+    # Torch counts the means of the norms at the sites too.
+    anchors = detection_flops(SMALL, 12, 16, "atss", len(sites))["anchors"]
+    assert anchors == pytest.approx(counter.get_total_flops(), rel=0.01)
+    assert expected["neck"] < detection_flops(SMALL, 12, 16)["neck"]
 
 
 def test_parameters_come_by_part() -> None:

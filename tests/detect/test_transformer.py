@@ -8,9 +8,11 @@ from transformers import DeformableDetrConfig
 from transformers.models.deformable_detr.modeling_deformable_detr import DeformableDetrMultiscaleDeformableAttention
 
 from tests.encode.small import frame, partition
-from vgtok.detect import transformer
-from vgtok.detect.transformer import DeformableAttention, cell_codes, crop_view, whole_view
+from vgtok.detect import deformable
+from vgtok.detect.deformable import DeformableAttention
+from vgtok.detect.transformer import cell_codes, crop_view, whole_view
 from vgtok.encode.packing import Crop
+from vgtok.encode.plain import plain_modules
 from vgtok.errors import InputError
 
 from .small_models import small_model
@@ -67,8 +69,30 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     attention = _attention()
     query, reference, memory = torch.randn(1, 50, 32), torch.rand(1, 50, 4), torch.randn(1, CELLS, 32)
     whole = attention(query, reference, memory, SHAPES)
-    monkeypatch.setattr(transformer, "QUERIES_AT_ONCE", 7)
+    monkeypatch.setattr(deformable, "QUERIES_AT_ONCE", 7)
     torch.testing.assert_close(attention(query, reference, memory, SHAPES), whole, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("coordinates", [2, 4])
+@pytest.mark.parametrize("by_level", [False, True])
+def test_bags_read_what_grids_do(coordinates: int, by_level: bool) -> None:
+    attention = _attention()
+    query, memory = torch.randn(2, 2100, 32), torch.randn(2, CELLS, 32)
+    levels = (len(SHAPES),) if by_level else ()
+    reference = torch.rand(2, 2100, *levels, coordinates) * 1.4 - 0.2
+    beyond = torch.arange(CELLS) % 7 == 0
+    with torch.inference_mode():
+        found = attention(query, reference, memory, SHAPES, beyond)
+        with plain_modules():
+            expected = attention(query, reference, memory, SHAPES, beyond)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_places_that_are_no_numbers_do_not_end_the_program() -> None:
+    attention = _attention()
+    query, memory = torch.full((1, 3, 32), torch.nan), torch.randn(1, CELLS, 32)
+    with torch.inference_mode():
+        assert attention(query, torch.rand(1, 3, 2), memory, SHAPES).isnan().all()
 
 
 def test_heads_start_in_directions_of_their_own() -> None:

@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch.nn import functional
 
+from tests.devices import HALVES
 from vgtok.encode.attention import BACKENDS, Keys, attend, best_backend, masked
 from vgtok.encode.packing import Groups
+from vgtok.encode.precision import DTYPES
 from vgtok.errors import InputError
 
 GROUPS = {
@@ -97,6 +99,20 @@ def test_half_precision_queries_with_full_precision_extras(name: str) -> None:
     measured = attend(q.bfloat16(), k.bfloat16(), v.bfloat16(), groups, Keys(key, value, bias), name)
     assert measured.dtype == torch.bfloat16
     assert (measured - expected).abs().max() < 0.05
+
+
+@pytest.mark.parametrize("kind", GROUPS)
+@pytest.mark.parametrize(("device", "dtype"), HALVES)
+def test_the_default_in_half_precision_equals_the_masked_reference(device: str, dtype: str, kind: str) -> None:
+    groups, chosen = GROUPS[kind], DTYPES[dtype]
+    inputs = [tensor.detach().to(device) for tensor in _inputs(groups, True)]
+    expected = _run("masked", inputs, groups)
+    half = [tensor.to(chosen) for tensor in inputs]
+    if device == "cuda" and torch.cuda.get_device_capability()[0] >= 8:
+        assert best_backend(half[0]) in ("varlen", "flash")
+    measured = _run(best_backend(half[0]), half, groups)
+    assert measured.dtype is chosen
+    assert (measured - expected).abs().max() < (0.05 if chosen is torch.bfloat16 else 0.01)
 
 
 def test_backend_is_chosen_by_device_and_refused_by_name() -> None:

@@ -9,8 +9,9 @@ from torch.nn import functional
 
 from tests.encode.small import frame, partition, small_encoder
 from vgtok.encode.attention import rotate, rotation
+from vgtok.encode.coarse import resample
 from vgtok.encode.config import Resampling, configuration
-from vgtok.encode.embed import FusionStage, cell_patches, normalize, read_table, region_patches, resample
+from vgtok.encode.embed import FusionStage, cell_patches, normalize, read_table, region_patches
 from vgtok.encode.encoder import Encoder
 
 CONFIG = configuration("vit-tiny")

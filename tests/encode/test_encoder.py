@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.devices import DEVICES
 from tests.encode.small import frame, partition, small_encoder
 from vgtok.encode.embed import lay_out
 from vgtok.encode.encoder import Encoder, PackedRoutes, unpack
@@ -21,9 +22,10 @@ GRIDS = {"divides": (128, 256), "does not": (192, 320), "ragged pixels": (150, 3
 
 @pytest.mark.parametrize("size", GRIDS.values(), ids=GRIDS)
 @pytest.mark.parametrize("family", ["eva02-tiny", "eva02-base", "vit-tiny"])
-def test_all_tokens_packed_equal_dense(family: str, size: tuple[int, int]) -> None:
-    encoder = small_encoder(family)
-    image = frame(*size)
+@pytest.mark.parametrize("device", DEVICES)
+def test_all_tokens_packed_equal_dense(device: str, family: str, size: tuple[int, int]) -> None:
+    encoder = small_encoder(family).to(device)
+    image = frame(*size).to(device)
     with torch.no_grad():
         packed = encoder([image], [partition(image, 1.0)])
         dense = encode_dense(encoder, image[None])

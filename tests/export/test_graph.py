@@ -8,7 +8,7 @@ import torch
 
 from tests.export.small_models import WINDOWED_EVA02, WINDOWED_VIT, traceable_detector
 from vgtok.export.description import graph_inputs, window_buckets
-from vgtok.export.graph import DetectorGraph, resampling_matrix
+from vgtok.export.graph import DetectorGraph
 from vgtok.tokenize.canvas import fit_canvas
 from vgtok.tokenize.tokenizer import Tokenizer
 
@@ -45,11 +45,3 @@ def test_the_graph_is_the_model(encoder: str, changes: dict[str, Any], size: tup
         expected = model.encoder([torch.from_numpy(canvas.image.copy()).permute(2, 0, 1)], [tokens]).maps[0]
         *_, features = graph(**arrays)
     torch.testing.assert_close(features[0], expected, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("span", [2, 4])
-def test_resampling_as_a_matrix(span: int) -> None:
-    assert resampling_matrix(span, "area").sum() == pytest.approx(16)
-    rows = resampling_matrix(span, "bicubic")
-    assert rows.shape == (16, 16 * span)
-    torch.testing.assert_close(rows.sum(dim=1), torch.ones(16))

@@ -108,7 +108,7 @@ def test_pixels_without_a_known_range_are_read_by_the_one_given(plain: tuple[Det
 
 
 def test_the_model_in_the_package_predicts_by_its_own_head(tmp_path: Path) -> None:
-    detector, image = vgtok.load("vgtok-tiny"), render_scene(89, 1024, 576).pixels
+    detector, image = vgtok.load("vgtok-tiny", dtype="float32"), render_scene(89, 1024, 576).pixels
     detector.canvas = (512, 288)
     assert export_onnx(detector, tmp_path / "tiny.onnx").head == detector.head == "atss"
     found = OnnxDetector(tmp_path / "tiny.onnx", threads=1)(image, max_detections=300, score_threshold=0.0)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from tests.detect.small_models import SMALL, small_detector
 from tests.study.conftest import only, rows_of
 from vgtok.data.dataset import Dataset
 from vgtok.encode.config import EncoderConfig
@@ -96,6 +97,15 @@ def test_object_cells_are_those_a_box_touches() -> None:
     assert np.argwhere(touched).tolist() == [[0, 0], [0, 1]]
 
 
+@pytest.fixture
+def timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time a small detector, as counts do not depend on it."""
+    detector = small_detector(encoder_overrides={**SMALL.encoder_overrides, "fusion": (32, 64)})
+    detector.save_pretrained(tmp_path / "timed")
+    monkeypatch.setattr("vgtok.study.encoder.TIMED_MODEL", str(tmp_path / "timed"))
+
+
+@pytest.mark.usefixtures("timed")
 def test_compute_counts_what_the_paper_counts(dataset: Dataset) -> None:
     result = load_study("compute").run(Inputs(dataset, workers=1))
     rows = {(row["execution"], row["budget"]): row["encoder_gflops"] for row in result.rows}
@@ -107,6 +117,7 @@ def test_compute_counts_what_the_paper_counts(dataset: Dataset) -> None:
     assert result.also["parameters"]["fusion"] == 11_277_312
 
 
+@pytest.mark.usefixtures("timed")
 def test_compute_adds_the_same_neck_and_head_to_every_row(dataset: Dataset) -> None:
     result = load_study("compute").run(Inputs(dataset, workers=1))
     dense = result.rows[0]
@@ -114,8 +125,18 @@ def test_compute_adds_the_same_neck_and_head_to_every_row(dataset: Dataset) -> N
     beyond = [row["end_to_end_gflops"] - row["encoder_gflops"] for row in result.rows]
     assert beyond == pytest.approx([4673.9] * len(beyond), rel=1e-4)
     assert all(row["end_to_end_dense_over_this"] <= max(1.0, row["dense_over_this"]) for row in result.rows)
+    for row in result.rows:
+        head = row["sparse_head_gflops"] - row["encoder_gflops"]
+        if row["execution"] == "packed" and row["budget"] < 1:
+            # Three quarters of the positions are at the finest stride and follow the tokens; enlarging to it does not.
+            assert 0.35 < head / 4673.9 < 0.35 + 0.7 * row["budget"]
+            assert row["sparse_head_ms"] > 0
+        else:
+            assert head == pytest.approx(4673.9, rel=1e-4)
+        assert min(row["encoder_ms"], row["encoder_gb"], row["end_to_end_ms"], row["end_to_end_gb"]) > 0
 
 
+@pytest.mark.usefixtures("timed")
 def test_compute(dataset: Dataset) -> None:
     rows = rows_of("compute", dataset)
     # Where the paper's count is of the same work, ours is its own to a tenth of a per mille.

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vgtok
+from tests.devices import DEVICES
 from vgtok import BudgetError, InputError, RetentionTable, Tokenizer
 from vgtok.data.dataset import images_in
 from vgtok.data.synthetic import render_scene
@@ -89,11 +90,13 @@ def test_a_batch_of_tensors_gives_the_same_partitions(height: int, width: int, s
         np.testing.assert_array_equal(tokens.boxes, tokenizer(image).boxes)
 
 
-def test_a_full_frame_is_the_same_from_tensors_and_on_any_number_of_threads() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_full_frame_is_the_same_from_tensors_and_on_any_number_of_threads(device: str) -> None:
     image = random_image(1152, 2048, 3)
     tokenizer = Tokenizer(budget=0.4)
     expected = tokenizer(image).boxes
-    np.testing.assert_array_equal(tokenizer.batch(torch.from_numpy(image).permute(2, 0, 1)[None])[0].boxes, expected)
+    pixels = torch.from_numpy(image).permute(2, 0, 1)[None].to(device)
+    np.testing.assert_array_equal(tokenizer.batch(pixels)[0].boxes, expected)
     before = cv2.getNumThreads()
     try:
         for threads in (1, 2, 5):

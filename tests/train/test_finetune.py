@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import signal
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -110,7 +111,11 @@ def test_one_command_from_yolo_to_a_model(start: Path, yolo: Path, tmp_path: Pat
     assert (out / PLAN_FILE).is_file()
 
 
-def test_a_run_by_time_is_stopped_by_ctrl_c_and_goes_on(start: Path, yolo: Path, tmp_path: Path) -> None:
+def test_a_run_by_time_is_stopped_by_ctrl_c_and_goes_on(
+    start: Path, yolo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"_LEAST_STEPS": 8, "_EVALUATIONS": 1}.items():
+        monkeypatch.setattr(sys.modules["vgtok.train.finetune"], name, value)
     out, words = tmp_path / "tuned", {"model": str(start), "minutes": 0.01}
 
     def interrupt() -> None:

@@ -17,6 +17,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 
+from tests.devices import DEVICES
 from tests.train.rendered_yolo import write_yolo
 from vgtok.data import open_annotated
 from vgtok.detect.saving import save_detector
@@ -150,6 +151,32 @@ def test_validation_scores_the_average(tmp_path: Path) -> None:
     scores = [entry for entry in read_metrics(tmp_path) if "AP50" in entry]
     assert len(scores) == 1
     assert 0 <= scores[0]["AP50"] <= 100
+
+
+def test_two_processes_score_what_one_scores(straight: Path, tmp_path: Path) -> None:
+    settings = ["steps=27", "evaluate_every=27", "evaluate_images=3", "evaluate_budget=1.0"]
+    launch = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(_port())]
+    scores = []
+    for words in ([], launch):
+        run = tmp_path / f"run-{len(words)}"
+        shutil.copytree(straight, run)
+        command = [sys.executable, *words, *_command(run, *settings)]
+        subprocess.run(command, env=_environment(), check=True, capture_output=True)
+        scores += [entry for entry in read_metrics(run) if "AP50" in entry]
+    assert len(scores) == 2
+    assert scores[0]["AP50"] == pytest.approx(scores[1]["AP50"], abs=0.02)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_one_step_on_the_device_packs_all_of_a_process_on_a_gpu(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_CPU", str(device == "cpu").lower())
+    trainer, samples, _ = loop.set_up(small_recipe(batch=4, precision="fp32" if device == "cpu" else "bf16"))
+    assert {parameter.device.type for parameter in trainer.model.parameters()} == {device}
+    assert (trainer.images_per_pass, trainer.loaders > 0) == ((1, False) if device == "cpu" else (4, True))
+    before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
+    report = trainer.update(3, [samples[number] for number in range(4)])
+    assert math.isfinite(report["loss"])
+    assert any(not torch.equal(tensor, before[name]) for name, tensor in trainer.model.state_dict().items())
 
 
 def test_training_ends_when_scores_stop_rising_and_keeps_the_best(

@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
 from vgtok.errors import InputError
 from vgtok.train.recipe import RECIPES, Recipe, recipe_named
+from vgtok.train.validation import validation_images
 
 
 def test_fields_are_set_from_text_as_their_kind() -> None:
@@ -76,6 +78,19 @@ def test_an_epoch_of_each_data_set_is_kept_and_scored_at_the_budget_that_is_trai
         recipe = recipe_named(name)
         assert (recipe.batch, recipe.keep_every, recipe.evaluate_every) == (1, count, count)
         assert (recipe.evaluate_budget,) == recipe.budgets
+
+
+def test_the_papers_recipes_evaluate_on_the_split_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = recipe_named("paper-visdrone-dense")
+    monkeypatch.delenv("VGTOK_VISDRONE", raising=False)
+    with pytest.raises(InputError, match="VGTOK_VISDRONE names, which is not set"):
+        validation_images(recipe, tmp_path, None, ())
+    assert validation_images(replace(recipe, validation=""), tmp_path, None, ()) is None
+    monkeypatch.setenv("VGTOK_VISDRONE", str(tmp_path / "val"))
+    with pytest.raises(InputError, match=str(tmp_path / "val")):
+        validation_images(recipe, tmp_path, None, ())
 
 
 def test_an_unknown_recipe_is_refused_by_name() -> None:

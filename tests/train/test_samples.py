@@ -1,6 +1,10 @@
 """Training samples: the same for the same number, strict partitions, objects inside, crops in their place."""
 
+import signal
+import subprocess
+import sys
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -117,6 +121,40 @@ def test_the_thread_that_prefetches_samples_ends_with_them() -> None:
         assert next(queue).number == 0
         assert threading.active_count() > before
     assert threading.active_count() == before
+
+
+def test_loader_processes_make_the_same_samples_and_end_with_their_parent(tmp_path: Path) -> None:
+    script = """
+import os, sys, time
+from vgtok.train.recipe import recipe_named
+from vgtok.train.samples import TrainingSamples
+if __name__ == "__main__":
+    recipe = recipe_named("synthetic-smoke")
+    samples = TrainingSamples(recipe, recipe.classes, None, ())
+    queue = samples.prefetch(range(40), loaders=2)
+    for number in range(3):
+        ready = next(queue)
+        assert ready.number == number and (ready.image == samples[number].image).all()
+    # Killed without a word: nothing of this process can end them.
+    print(*(path for path in os.popen(f"ps -o pid= --ppid {os.getpid()}").read().split()), flush=True)
+    os.kill(os.getpid(), 9)
+"""
+    (tmp_path / "load.py").write_text(script)
+    ended = subprocess.run([sys.executable, tmp_path / "load.py"], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    children = [int(word) for word in ended.stdout.split()]
+    assert len(children) >= 2
+    until = time.monotonic() + 30
+    while any(Path(f"/proc/{child}/cmdline").is_file() and _is_loader(child) for child in children):
+        assert time.monotonic() < until, "a loader outlived its parent"
+        time.sleep(0.1)
+
+
+def _is_loader(process: int) -> bool:
+    try:
+        return b"spawn_main" in Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def test_tokenizers_are_drawn_among_those_that_reach_the_budget(rendered: AnnotatedDataset) -> None:

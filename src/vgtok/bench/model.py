@@ -4,26 +4,25 @@ Variants take turns in one run, so that noise of the machine affects all alike; 
 Weights are random: cost does not depend on them.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vgtok.bench.timing import SEED, Cost, best_laps, frame_pixels, process_peak_megabytes
+from vgtok.bench.timing import SEED, Cost, best_laps, frame_pixels, process_peak_megabytes, seconds
 from vgtok.data.synthetic import render_scene
 from vgtok.detect.config import detector_configuration
 from vgtok.detect.model import CoDetr
 from vgtok.detect.training import LossKinds
 from vgtok.encode.encoder import build_encoder
-from vgtok.encode.modes import RUN_MODES, default_threads, encode_dense, encoder_flops, peak_megabytes
+from vgtok.encode.modes import RUN_MODES, default_threads, encoder_flops, peak_megabytes
 from vgtok.parallel import progress_bar
 from vgtok.tokenize.canvas import Canvas, fit_canvas
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -93,7 +92,7 @@ def measure_encoder(
                         flops = sum(encoder_flops(execution, encoder.config, tokens))
                         counts[execution, budget].append((len(tokens), flops, peak_megabytes(run)))
                     else:
-                        best[execution, budget] = min(best[execution, budget], 1e3 * _seconds(run)[0])
+                        best[execution, budget] = min(best[execution, budget], 1e3 * seconds(run)[0])
                     progress.advance(task)
             for setting, milliseconds in best.items():
                 times[setting].append(milliseconds)
@@ -132,43 +131,6 @@ class DetectorCost(Cost):
     process_peak_mb: float
 
 
-@dataclass(frozen=True)
-class Speedup(Cost):
-    """Best seconds of one frame, dense and at a budget, by stage; the dense model needs no tokenizer."""
-
-    config: str
-    budget: float
-    tokens: int
-    threads: int
-    dense_encode_s: float
-    dense_detect_s: float
-    tokenize_s: float
-    encode_s: float
-    detect_s: float
-
-    @property
-    def encoder(self) -> float:
-        """The speed-up of the encoder."""
-        return self.dense_encode_s / self.encode_s
-
-    @property
-    def whole(self) -> float:
-        """The speed-up from pixels to boxes, tokenizer included."""
-        dense = self.dense_encode_s + self.dense_detect_s
-        return dense / (self.tokenize_s + self.encode_s + self.detect_s)
-
-    @property
-    def allowed(self) -> float:
-        """The speed-up of the whole that Amdahl's law allows: the same head, and a tokenizer that costs nothing."""
-        dense = self.dense_encode_s + self.dense_detect_s
-        return dense / (self.dense_detect_s + self.dense_encode_s / self.encoder)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields and ratios as in JSON."""
-        ratios = {"encoder_speedup": self.encoder, "whole_speedup": self.whole, "amdahl_allows": self.allowed}
-        return {**super().to_dict(), **ratios, "share_of_allowed": self.whole / self.allowed}
-
-
 def _setup(config: str, image: Path | None) -> tuple[CoDetr, Canvas, Tensor]:
     """Return a model, a canvas and its pixels as a (3, H, W) tensor."""
     torch.manual_seed(0)
@@ -195,28 +157,6 @@ def measure_detector(config: str, image: Path | None, budget: float, repeats: in
         best = best_laps(run, repeats)
     about = (config, budget, tokens.height, tokens.width, len(tokens), default_threads())
     return DetectorCost(*about, best[0], best[1], best[2], process_peak_megabytes())
-
-
-def measure_speedup(config: str, image: Path | None, budget: float, repeats: int) -> Speedup:
-    """Run one 2048 x 1152 frame dense and at a budget, in turn; the first round warms up."""
-    model, canvas, pixels = _setup(config, image)
-    tokenizer, size = Tokenizer(budget=budget), [(canvas.height, canvas.width)]
-
-    def run(lap: Callable[[], None]) -> None:
-        maps = encode_dense(model.encoder, pixels[None]).maps
-        lap()
-        model.predict_maps(maps, size, 500)
-        lap()
-        tokens = tokenizer.partition(canvas)
-        lap()
-        maps = model.encoder([pixels], [tokens]).maps
-        lap()
-        model.predict_maps(maps, size, 500)
-        lap()
-
-    with torch.inference_mode():
-        best = best_laps(run, repeats, warm_up=1)
-    return Speedup(config, budget, len(tokenizer.partition(canvas)), default_threads(), *best)
 
 
 _TOGETHER = 4
@@ -279,16 +219,9 @@ def measure_step(config: str, side: int, budget: float, repeats: int) -> StepCos
         torch.autograd.backward(torch.stack([value.float() for value in found.values()]).sum())
         optimizer.step()
 
-    rounds = [[_seconds(partial(step, *way)) for way in ways] for _ in range(repeats + 1)][1:]
+    rounds = [[seconds(partial(step, *way)) for way in ways] for _ in range(repeats + 1)][1:]
     rows: list[StepRow] = []
     for way, times in zip(ways, zip(*rounds, strict=True), strict=True):
         wall, processor = (median(values) / way[2] for values in zip(*times, strict=True))
         rows.append(StepRow(*way, wall, processor, wall / rows[0].seconds_per_crop if rows else 1.0))
     return StepCost(config, budget, side, len(tokens), int(kept.sum()), default_threads(), tuple(rows))
-
-
-def _seconds(run: Callable[[], Any]) -> tuple[float, float]:
-    """Return the seconds and processor seconds of a call."""
-    start, processor = time.perf_counter(), time.process_time()
-    run()
-    return time.perf_counter() - start, time.process_time() - processor

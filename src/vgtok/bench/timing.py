@@ -54,6 +54,13 @@ def best_laps(run: Callable[[Callable[[], None]], None], rounds: int, warm_up: i
     return [min(parts) for parts in zip(*times[warm_up:], strict=True)]
 
 
+def seconds(run: Callable[[], Any]) -> tuple[float, float]:
+    """Return the seconds and processor seconds of a call."""
+    start, processor = time.perf_counter(), time.process_time()
+    run()
+    return time.perf_counter() - start, time.process_time() - processor
+
+
 def interleaved_medians(functions: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
     """Return the median milliseconds of each function over `repeats` rounds, after one that does not count."""
     times: dict[str, list[float]] = {name: [] for name in functions}

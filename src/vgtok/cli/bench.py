@@ -12,7 +12,7 @@ from vgtok.cli import options
 from vgtok.cli.options import console_table
 from vgtok.cli.verbs import Verbs
 from vgtok.data.dataset import open_dataset
-from vgtok.defaults import DEFAULT_BUDGET
+from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_MODEL
 from vgtok.errors import InputError
 
 app = Verbs(help="Benchmark speed and memory against a baseline in the same run.")
@@ -105,26 +105,48 @@ def detector(
 
 @app.command()
 def speedup(
-    config: Annotated[str, typer.Option(help="Configuration, e.g. co-detr-eva02-small.")] = "co-detr-vit-tiny",
+    model: options.Model = DEFAULT_MODEL,
     image: Annotated[Path | None, typer.Option(help="Image to run on (default: a rendered one).")] = None,
-    budget: Annotated[float, typer.Option(help="Token budget: share of the dense grid to keep.")] = DEFAULT_BUDGET,
-    repeats: Annotated[int, typer.Option(min=1, help="Number of rounds; the best of each stage is reported.")] = 5,
+    budget: Annotated[list[float] | None, typer.Option(help="Budgets to compare with dense; repeatable.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of rounds; the best of each way is reported.")] = 5,
+    large: Annotated[
+        bool, typer.Option("--large", help="Also measure the peak memory of an 8192 x 4608 frame at the first budget.")
+    ] = False,
     json_: options.Json = False,
 ) -> None:
-    """Measure the speed-up of the encoder and of the whole detector at a budget, against dense."""
-    from vgtok.bench.model import measure_speedup
+    """Measure the speed-up at a budget, dense and sparse head, against dense and against the plain modules."""
+    # Silence the memory profiler; it reads this variable at import.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    from vgtok.bench.speedup import BUDGETS, measure_speedup
 
     if image is not None and not image.is_file():
         raise InputError(f"{image}: no such file")
-    cost = measure_speedup(config, image, budget, repeats)
+    cost = measure_speedup(model, image, tuple(budget or BUDGETS), repeats, large=large)
     if json_:
         print(json.dumps(cost.to_dict()))
         return
-    print(f"{config}, {cost.tokens} tokens against the dense grid, {cost.threads} threads")
-    print(f"encoder {cost.encoder:.2f} x: {cost.dense_encode_s:.2f} s to {cost.encode_s:.2f} s")
-    print(
-        f"whole   {cost.whole:.2f} x, {cost.whole / cost.allowed:.0%} of the {cost.allowed:.2f} x Amdahl's law allows"
-    )
+    rows = [
+        (
+            f"{row.precision}{', plain' if row.plain else ''}",
+            f"{row.budget:.0%}",
+            row.sparse or "-",
+            f"{row.ms:.0f}",
+            f"{row.processor_ms:.0f}",
+            f"{row.over_dense:.2f}",
+            f"{row.over_plain:.2f}",
+            f"{row.peak_mb:.0f}",
+        )
+        for row in cost.rows
+    ]
+    title = f"{model}, {cost.head} head, {cost.width} x {cost.height}, {cost.threads} threads, best of {repeats}"
+    columns = ("precision", "budget", "sparse\nhead", "ms", "CPU\nms", "over\ndense", "over\nplain", "peak\nMB")
+    console = Console()
+    console.print(console_table(title, columns, rows))
+    console.print("over dense: all tokens in the same precision; over plain: all tokens, float32, modules as trained")
+    if cost.large_peak_mb is not None:
+        console.print(
+            f"peak memory of a process at 8192 x 4608: {cost.large_peak_mb:.0f} MB, with weights and libraries"
+        )
 
 
 @app.command()

@@ -220,7 +220,7 @@ def onnx(
 
     image_size = None if size is None else options.image_size(size)
     model = options.one_model(model, model_option) or DEFAULT_MODEL
-    detector = load(model)
+    detector = load(model, device="cpu", dtype="float32")
     # The name in the file does not include local paths.
     name = Path(model).resolve().name if Path(model).exists() else model
     path = out or Path(f"{Path(name).stem if Path(model).is_file() else Path(name).name}.onnx")

@@ -47,6 +47,7 @@ def detect(
     score_threshold: Annotated[float, typer.Option(help="Leave out detections with a lower score.")] = DEFAULT_SCORE,
     max_detections: Annotated[int, typer.Option(min=1, help="Maximum detections per image or frame.")] = 1000,
     head: options.Head = None,
+    sparse_head: options.SparseHead = None,
     write: Annotated[
         list[Output] | None,
         typer.Option(
@@ -58,6 +59,8 @@ def detect(
     truth: Annotated[
         str | None, typer.Option(help="Data set with the images, as in --data, whose annotated boxes to draw too.")
     ] = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
     recursive: options.Recursive = False,
     seconds: Annotated[float, typer.Option(min=0.1, help="Seconds to record of a camera.")] = 10,
     out: options.Out = None,
@@ -107,7 +110,7 @@ def detect(
     # Check once what would fail for every image: the budget here, the head below.
     if budget is not None:
         Tokenizer(budget=budget)
-    detector = _opened(model, head)
+    detector = _opened(model, head, device, dtype, sparse_head)
     budget = detector.budget if budget is None else budget
     settings = {
         "model": model,
@@ -120,6 +123,8 @@ def detect(
         # Only if asked for, so that runs of earlier versions resume.
         **({"track": True} if track else {}),
         **({"truth": truth} if truth else {}),
+        **({"sparse_head": True} if getattr(detector, "sparse_head", False) else {}),
+        **({} if (precision := getattr(detector, "precision", "float32")) == "float32" else {"dtype": precision}),
     }
     if cluster is not None:
         from vgtok.cli.scaled import detect_frames
@@ -129,6 +134,7 @@ def detect(
             settings,
             outputs,
             annotated,
+            dtype,
             cluster,
             shards,
             shard_frames,
@@ -159,7 +165,9 @@ def detect(
         raise typer.Exit(1)
 
 
-def _opened(model: str, head: HeadName | None) -> "Detector | OnnxDetector":
+def _opened(
+    model: str, head: HeadName | None, device: str, dtype: str, sparse_head: bool | None
+) -> "Detector | OnnxDetector":
     """Return a detector with the head that is asked for."""
     if Path(model).suffix.lower() == ".onnx":
         from vgtok.export.runtime import OnnxDetector
@@ -167,7 +175,9 @@ def _opened(model: str, head: HeadName | None) -> "Detector | OnnxDetector":
         return OnnxDetector(model)
     from vgtok.detect.loading import load
 
-    detector = load(model)
+    detector = load(model, device=device, dtype=dtype)
+    if sparse_head is not None:
+        detector.sparse_head = sparse_head
     if head is HeadName.atss and "atss" not in detector.model.config.auxiliary:
         raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
     return detector

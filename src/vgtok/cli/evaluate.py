@@ -37,6 +37,9 @@ def evaluate(
     ] = None,
     budget: options.ModelBudget = None,
     head: options.Head = None,
+    sparse_head: options.SparseHead = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "float32",
     limit: Annotated[
         int | None, typer.Option(min=1, help="With --model: number of images to use, evenly spaced.")
     ] = None,
@@ -105,14 +108,17 @@ def evaluate(
 
         assert model is not None
         dataset = dataset if limit is None else evenly_spaced(dataset, limit)
-        detector = load(model)
+        detector = load(model, device=device, dtype=dtype)
         chosen = head.value if head else detector.head
+        if sparse_head is not None:
+            detector.sparse_head = sparse_head
         budget = detector.budget if budget is None else budget
         reader = Tokenizer(budget, canvas=detector.canvas)
         if cluster is not None:
             from vgtok.cli.scaled import score_frames
 
             settings = {"model": model, "weights": weights_stamp(model), "budget": budget, "head": chosen}
+            settings |= {"dtype": detector.precision, "sparse_head": detector.sparse_head}
             folder = shards or str(run_folder("evaluate", [data], {**settings, "limit": limit}) / "shards")
             labels = class_labels(detector.names, dataset, class_map)
             ran, shard_run = score_frames(
@@ -123,6 +129,8 @@ def evaluate(
                 reader,
                 rules.max_detections,
                 chosen,
+                dtype,
+                detector.sparse_head,
                 cluster,
                 folder,
                 shard_frames,
@@ -135,7 +143,14 @@ def evaluate(
                     detector, dataset, reader, rules.max_detections, chosen, progress=True, class_map=class_map
                 )
         detections = ran.detections
-        run |= {"model": model, "head": chosen, "budget": budget, **ran.to_dict()}
+        run |= {
+            "model": model,
+            "head": chosen,
+            "sparse_head": detector.sparse_head,
+            "budget": budget,
+            "dtype": detector.precision,
+            **ran.to_dict(),
+        }
     with errors.status("evaluating"):
         scored = apply_protocol(dataset, detections, rules)
         result = evaluate_scored(dataset.name, scored, len(detections), rules)
@@ -193,7 +208,7 @@ def _print_run(run: Mapping[str, Any], report: Path | None) -> None:
     if "model" in run:
         console.print(
             f"{escape(run['model'])} at budget {run['budget']:g} ({run['retained']:.2%} of the tokens), {run['head']} "
-            f"head, {run['ms']:.0f} ms per image"
+            f"head{', sparse' if run['sparse_head'] else ''}, {run['dtype']}, {run['ms']:.0f} ms per image"
         )
         console.print(f"classes: {escape(map_text(run['class_map']))}")
         for label, names in (

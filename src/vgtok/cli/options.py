@@ -52,6 +52,15 @@ AnnotatedData = Annotated[
 Model = Annotated[str, typer.Option("--model", help=MODEL_HELP)]
 ModelArgument = Annotated[str | None, typer.Argument(help=f"{MODEL_HELP} Default: {DEFAULT_MODEL}.")]
 Head = Annotated[HeadName | None, typer.Option(help="Prediction head (default: the model's).")]
+SparseHead = Annotated[
+    bool | None,
+    typer.Option(
+        "--sparse-head/--dense-head",
+        help="Compute fewer positions of the head for coarse tokens, or all (default: the model's).",
+    ),
+]
+Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, cuda:N or mps.")]
+Dtype = Annotated[str, typer.Option(help="auto (what the device is fastest in), float32, float16 or bfloat16.")]
 Recursive = Annotated[bool, typer.Option("--recursive", help="Also read folders inside folders.")]
 Out = Annotated[
     Path | None, typer.Option(help="Output folder (default: vgtok-runs/COMMAND, numbered per inputs and settings).")

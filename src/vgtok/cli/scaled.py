@@ -165,6 +165,7 @@ def detect_frames(
     settings: Mapping[str, Any],
     outputs: frozenset[DetectOutput],
     truth: AnnotatedDataset | None,
+    dtype: str,
     engine: Engine,
     shards: str | None,
     shard_frames: int | None,
@@ -187,6 +188,8 @@ def detect_frames(
         settings["score_threshold"],
         settings["max_detections"],
         settings["head"],
+        dtype,
+        settings.get("sparse_head", False),
         DrawnDetections(settings, outputs, out.absolute(), truth),
     )
     with locked(out / ".vgtok-lock", out):
@@ -248,13 +251,15 @@ def score_frames(
     tokenizer: Tokenizer,
     max_detections: int,
     head: Any,
+    dtype: str,
+    sparse_head: bool,
     engine: Engine,
     place: str,
     shard_frames: int | None,
     settings: Mapping[str, Any],
 ) -> tuple[Run, ShardRun]:
     """Run a model over a data set on a cluster, for `vgtok evaluate`; detections are read shard by shard."""
-    task = ScoreTask(named_model(model), tokenizer, max_detections, head)
+    task = ScoreTask(named_model(model), tokenizer, max_detections, head, dtype, sparse_head)
     run = run_verb("detecting", task, image_pieces(dataset.images), place, engine, shard_frames, settings)
 
     def found() -> Iterator[FrameFound | None]:

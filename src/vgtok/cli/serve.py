@@ -39,6 +39,8 @@ def serve(
             envvar="VGTOK_SERVE_TOKEN", help="Access token required of every request; at least 16 characters."
         ),
     ] = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
     queue: Annotated[int, typer.Option(min=1, help="Maximum queued requests; further ones get 503.")] = 32,
     json_: options.Json = False,
 ) -> None:
@@ -46,7 +48,7 @@ def serve(
     from vgtok.serve.limits import Limits
     from vgtok.serve.server import is_loopback, listening
 
-    service = _service(options.one_model(model, model_option), score_threshold)
+    service = _service(options.one_model(model, model_option), score_threshold, device, dtype)
     # Handle SIGTERM like Ctrl-C, so that uploads are deleted either way.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     limits = Limits(max_megabytes, max_megapixels)
@@ -69,13 +71,13 @@ def serve(
         threading.Event().wait()
 
 
-def _service(model: str | None, score_threshold: float) -> "Service":
+def _service(model: str | None, score_threshold: float, device: str, dtype: str) -> "Service":
     from vgtok.serve.service import Service
 
     try:
         from vgtok.detect.loading import load
 
-        detector = load(model or DEFAULT_MODEL)
+        detector = load(model or DEFAULT_MODEL, device=device, dtype=dtype)
         # Show the name of the model, not its path.
         name = Path(model).name if model and Path(model).exists() else model or DEFAULT_MODEL
         return Service(detector, name, score_threshold=score_threshold)

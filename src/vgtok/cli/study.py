@@ -71,6 +71,13 @@ def study(
     head: Annotated[
         options.HeadName | None, typer.Option(help="For accuracy studies: prediction head (default: the model's).")
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="For accuracy studies: cpu, cuda, cuda:N or mps (default: a GPU if there is one)."),
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="For accuracy studies: float32, float16 or bfloat16 (default: float32).")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Output folder of all studies, which share detections (default: vgtok-runs/study)."),
@@ -86,6 +93,8 @@ def study(
     if name is None:
         _coverage(out, json_)
         return
+    # Silence the memory profiler; it reads this variable at import.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     chosen = load_study(name)
     cluster = engine_from(engine, model_worker, address=address, worker=worker)
     if cluster is not None and name in _NOT_BY_FRAME:
@@ -95,7 +104,15 @@ def study(
         from vgtok.scale.mapping import map_on_cluster
 
         mapper = partial(map_on_cluster, engine=replace(cluster, workers=workers))
-    given = {"data": data, "frame": frame, "model": model, "limit": limit, "head": head}
+    given = {
+        "data": data,
+        "frame": frame,
+        "model": model,
+        "limit": limit,
+        "head": head,
+        "device": device,
+        "dtype": dtype,
+    }
     _check_options(chosen, [option for option, value in given.items() if value])
     # With an image of the user's own no data set is opened, unless one is named.
     dataset = named_dataset(data, data_kinds(name)) if data or not frame else None
@@ -110,6 +127,8 @@ def study(
         tuple(model or ()),
         limit,
         head.value if head else None,
+        device or "auto",
+        dtype or "float32",
         mapper,
     )
 

@@ -15,6 +15,8 @@ from vgtok.detect.config import ANCHOR_IOU, MIN_SCORE, SOFT_ANCHORS, DetectorCon
 from vgtok.detect.losses import PRIOR, Targets, focal
 from vgtok.detect.neck import ConvNorm
 from vgtok.detect.roi import BACKGROUND, Positives, level_anchors
+from vgtok.detect.sites import Sites, convolve
+from vgtok.encode.plain import is_plain
 from vgtok.overlap import nms, paired_iou, soft_nms
 
 _SCALE = 8.0
@@ -45,23 +47,61 @@ class ATSSHead(nn.Module):
                 nn.init.normal_(layer.weight, std=0.01)
         nn.init.constant_(cast(Tensor, self.atss_cls.bias), PRIOR)
 
-    def forward(self, maps: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """Map (B, D, rows, columns) per level to (B, A_l, classes) logits, (B, A_l, 4) deltas, (B, A_l) centerness."""
+    def forward(
+        self, maps: Sequence[Tensor], sites: Sites | None = None
+    ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """Map (B, D, rows, columns) per level to (B, A_l, classes) logits, (B, A_l, 4) deltas, (B, A_l) centerness.
+
+        With `sites`, the first map is (1, n, D), and its anchors are those of the sites.
+        """
         logits, deltas, centered = [], [], []
-        for level, scale in zip(maps, self.scales, strict=True):
-            features, places = level, level
-            for by_class, by_box in zip(self.cls_convs, self.reg_convs, strict=True):
-                features, places = by_class(features), by_box(places)
-            # (B, k, rows, columns) to (B, rows * columns, k)
-            logits.append(self.atss_cls(features).flatten(2).transpose(1, 2))
-            deltas.append((self.atss_reg(places) * scale).flatten(2).transpose(1, 2))
-            centered.append(self.atss_centerness(places).flatten(1))
+        for number, (level, scale) in enumerate(zip(maps, self.scales, strict=True)):
+            by_class, by_box = self._outputs(level) if number or sites is None else self._outputs_at(level, sites)
+            logits.append(by_class)
+            deltas.append(by_box[..., :4] * scale)
+            centered.append(by_box[..., 4])
         return logits, deltas, centered
 
-    def loss(self, maps: Sequence[Tensor], targets: Sequence[Targets]) -> tuple[dict[str, Tensor], list[Positives]]:
+    def _outputs(self, level: Tensor) -> tuple[Tensor, Tensor]:
+        """Map (B, D, rows, columns) to (B, rows * columns, classes) logits and (..., 5) deltas and centerness."""
+        features, places = level, level
+        for by_class, by_box in zip(self.cls_convs, self.reg_convs, strict=True):
+            features, places = by_class(features), by_box(places)
+        if is_plain():
+            found = [self.atss_cls(features), torch.cat([self.atss_reg(places), self.atss_centerness(places)], dim=1)]
+        else:
+            found = [self.atss_cls(features), functional.conv2d(places, *self._box_kernel(), padding=1)]
+        # (B, k, rows, columns) to (B, rows * columns, k)
+        by_class, by_box = (part.flatten(2).transpose(1, 2) for part in found)
+        return by_class, by_box
+
+    def _outputs_at(self, level: Tensor, sites: Sites) -> tuple[Tensor, Tensor]:
+        """Map the (1, n, D) values of sites to (1, n, classes) logits and (1, n, 5) deltas and centerness."""
+        features, places = level[0], level[0]
+        for number, pair in enumerate(zip(self.cls_convs, self.reg_convs, strict=True)):
+            by_class, by_box = (cast(ConvNorm, block) for block in pair)
+            if number:
+                features, places = by_class.at_sites(features, sites), by_box.at_sites(places, sites)
+                continue
+            # Both towers start from the same values, which are gathered once.
+            both = convolve(features, torch.cat([by_class.conv.weight, by_box.conv.weight]), None, sites)
+            half_class, half_box = both.chunk(2, dim=1)
+            features = by_class.after_convolution(half_class, sites)
+            places = by_box.after_convolution(half_box, sites)
+        logits = convolve(features, self.atss_cls.weight, self.atss_cls.bias, sites)
+        return logits[None], convolve(places, *self._box_kernel(), sites)[None]
+
+    def _box_kernel(self) -> tuple[Tensor, Tensor]:
+        """Return (5, D, 3, 3) weights and (5,) biases: one convolution for deltas and centerness costs half of two."""
+        layers = (self.atss_reg, self.atss_centerness)
+        return torch.cat([layer.weight for layer in layers]), torch.cat([cast(Tensor, layer.bias) for layer in layers])
+
+    def loss(
+        self, maps: Sequence[Tensor], targets: Sequence[Targets], sites: Sites | None = None
+    ) -> tuple[dict[str, Tensor], list[Positives]]:
         """Return the losses `class`, `giou` and `centerness` over B images, and the positives of each image."""
-        logits, deltas, centered = (torch.cat(levels, dim=1).float() for levels in self(maps))
-        levels = self._anchors(maps)
+        logits, deltas, centered = (torch.cat(levels, dim=1).float() for levels in self(maps, sites))
+        levels = self._anchors(maps, sites)
         anchors = torch.cat(levels)
         zero = logits.sum() * 0.0
         by_class, by_overlap, by_center, count, weight = zero, zero, zero, 0, zero
@@ -88,21 +128,23 @@ class ATSSHead(nn.Module):
         }
         return {name: self.weight * value for name, value in losses.items()}, positives
 
-    def predict(self, maps: Sequence[Tensor], size: tuple[int, int], most: int) -> Prediction:
+    def predict(
+        self, maps: Sequence[Tensor], size: tuple[int, int], most: int, sites: Sites | None = None
+    ) -> Prediction:
         """Return at most `most` boxes of one image by its (1, D, rows, columns) maps, clipped to (height, width)."""
-        boxes, scores, labels = self.candidates(maps)
+        boxes, scores, labels = self.candidates(maps, sites)
         boxes = clip(boxes, size)
         if not self.soft:
-            kept = nms(boxes, scores, labels, ANCHOR_IOU)[:most]
+            kept = nms(boxes, scores, labels, ANCHOR_IOU, None if is_plain() else most)[:most]
             return boxes[kept], scores[kept], labels[kept]
         kept, values = soft_nms(boxes, scores, labels, ANCHOR_IOU, MIN_SCORE)
         kept = kept[: min(most, SOFT_ANCHORS)]
         return boxes[kept], values[: len(kept)], labels[kept]
 
-    def candidates(self, maps: Sequence[Tensor]) -> Prediction:
+    def candidates(self, maps: Sequence[Tensor], sites: Sites | None = None) -> Prediction:
         """Return the best pairs of anchor and class of every level of one image, before clipping and suppression."""
         boxes, scores, labels = [], [], []
-        for logits, deltas, centered, anchors in zip(*self(maps), self._anchors(maps), strict=True):
+        for logits, deltas, centered, anchors in zip(*self(maps, sites), self._anchors(maps, sites), strict=True):
             middle = centered[0].sigmoid()
             # (A * classes,) scores; soft-NMS selects candidates before centerness is applied
             score = (logits[0].sigmoid() if self.soft else logits[0].sigmoid() * middle[:, None]).float().flatten()
@@ -113,9 +155,12 @@ class ATSSHead(nn.Module):
             labels.append(best.indices % self.classes)
         return torch.cat(boxes), torch.cat(scores), torch.cat(labels)
 
-    def _anchors(self, maps: Sequence[Tensor]) -> list[Tensor]:
-        shapes = [(level.shape[2], level.shape[3]) for level in maps]
-        return level_anchors(shapes, self.strides, (_SCALE,), (1.0,), maps[0])
+    def _anchors(self, maps: Sequence[Tensor], sites: Sites | None = None) -> list[Tensor]:
+        """Return the (A_l, 4) anchors of every level."""
+        finest = [] if sites is None else [sites.shape]
+        shapes = [*finest, *((level.shape[2], level.shape[3]) for level in maps[len(finest) :])]
+        anchors = level_anchors(shapes, self.strides, (_SCALE,), (1.0,), maps[0])
+        return anchors if sites is None else [anchors[0][sites.kept], *anchors[1:]]
 
 
 def assign_by_statistics(levels: Sequence[Tensor], objects: Tensor, least: float = 0.0) -> Tensor:

@@ -5,7 +5,9 @@ It hides the canvas, the tokens and batching. The budget is an argument of each 
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -17,6 +19,7 @@ from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS, DEFAULT_SCORE
 from vgtok.detect.config import MAX_DETECTIONS, Auxiliary, Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.result import Result, Timings, read_images
+from vgtok.encode.precision import convert_weights, dtype_name, find_device, find_dtype, running_in
 from vgtok.errors import InputError
 from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, fit_canvas
 from vgtok.tokenize.retention import RetentionTable
@@ -32,9 +35,10 @@ _LOG = logging.getLogger(__name__)
 class Detector:
     """A Co-DETR together with its canvas, its retention table and its license note.
 
-    `head` and `budget` are the defaults of each call: the head that predicts, and the share of tokens an image is read
-    at. A default budget of 1 means that the model was never trained on coarse tokens. `evaluations` are the rows of the
-    table of results in the model card, column to value.
+    `head`, `budget` and `sparse_head` are the defaults of each call: the head that predicts, the share of tokens an
+    image is read at, and whether the head computes fewer positions too. A default budget of 1 means that the model was
+    never trained on coarse tokens. `evaluations` are the rows of the table of results in the model card, column to
+    value.
 
     >>> detector = vgtok.load("model")                    # doctest: +SKIP
     >>> result = detector("frame.jpg", budget=0.40)       # doctest: +SKIP
@@ -51,6 +55,7 @@ class Detector:
         evaluations: Sequence[Mapping[str, Any]] = (),
         head: Head = "query",
         budget: float = DEFAULT_BUDGET,
+        sparse_head: bool = False,
     ) -> None:
         if not 0 < budget <= 1:
             raise InputError(f"budget: {budget} is not a share above 0 and up to 1")
@@ -61,13 +66,16 @@ class Detector:
         self.evaluations = tuple(evaluations)
         self.head = self.model.check_head(head)
         self.budget = budget
+        self.sparse_head = sparse_head
+        self.dtype = torch.float32
         self._warned = False
 
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, revision: str | None = None) -> "Detector":
-        """Load a detector of this library by folder, shipped name or hub name, on the CPU; reads only safetensors.
+        """Load a detector of this library by folder, shipped name or hub name; reads only safetensors.
 
-        `vgtok.load` also reads released Co-DETR checkpoints, and uses the GPU if there is one.
+        It runs on the CPU in float32. `vgtok.load` also reads released Co-DETR checkpoints, and selects device and
+        precision.
         """
         from vgtok.detect.loading import from_pretrained
 
@@ -108,14 +116,34 @@ class Detector:
         return self.model.config.names
 
     @property
+    def precision(self) -> str:
+        """The name of `dtype`: float32, float16 or bfloat16."""
+        return dtype_name(self.dtype)
+
+    @property
     def device(self) -> torch.device:
         """The device of the weights."""
         return next(self.model.parameters()).device
 
-    def to(self, device: str | torch.device) -> "Detector":
-        """Move the model to a device and return the detector."""
-        self.model.to(device)
+    def to(self, device: str | torch.device, dtype: str | torch.dtype | None = None) -> "Detector":
+        """Move the model to a device, convert its weights to a precision if one is given, and return the detector.
+
+        Both as in `vgtok.load`. The conversion to half precision cannot be undone.
+        """
+        place = find_device(device)
+        chosen = self.dtype if dtype is None else find_dtype(dtype, place)
+        if chosen is not self.dtype and self.dtype is not torch.float32:
+            raise InputError(f"dtype: this model was converted to {self.precision} before; load it again")
+        self.model.to(place)
+        convert_weights(self.model, chosen)
+        self.dtype = chosen
         return self
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Enter inference in the detector's precision; parts of `model` may then be called."""
+        with torch.inference_mode(), running_in(self.dtype, self.device):
+            yield
 
     def calibrated_tokenizer(self, budget: float, **settings: Any) -> Tokenizer:
         """Return the percentile tokenizer that keeps `budget` on average over the model's own retention table."""
@@ -135,6 +163,7 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
+        sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
     ) -> list[Result]: ...
 
@@ -148,6 +177,7 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
+        sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
     ) -> Result: ...
 
@@ -160,33 +190,59 @@ class Detector:
         max_detections: int = MAX_DETECTIONS,
         score_threshold: float = DEFAULT_SCORE,
         head: Head | None = None,
+        sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
     ) -> Result | list[Result]:
         """Detect objects in one image, or in a list of images of any sizes as one batch.
 
         Give either `budget`, the share of the dense grid each image is read at [default: the model's], or a
         `tokenizer` of your own, whose canvas is then used. A budget of 1 runs the dense model. `head` selects the head
-        that predicts [default: the model's]. Detections below `score_threshold` are left out; 0 keeps all, as
-        evaluation does. `value_range` is the (low, high) of black and white; floats need it.
+        that predicts [default: the model's]. With `sparse_head` the head computes as many positions of its finest level
+        for a coarse token as for a fine one [default: the model's]. Detections below `score_threshold` are left out; 0
+        keeps all, as evaluation does. `value_range` is the (low, high) of black and white; floats need it.
         """
         if budget is not None and tokenizer is not None:
             raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
         reader = tokenizer or Tokenizer(self.budget if budget is None else budget, canvas=self.canvas)
         chosen = self.model.check_head(head or self.head)
         pixels = read_images(images, max_detections, value_range)
-        results = self._detect(pixels, reader, max_detections, score_threshold, chosen)
+        sparse = self.sparse_head if sparse_head is None else sparse_head
+        results = self._detect(pixels, reader, max_detections, score_threshold, chosen, sparse)
         return results if isinstance(images, list | tuple) else results[0]
 
     def _detect(
-        self, pixels: Sequence[Pixels], reader: Tokenizer, max_detections: int, score_threshold: float, head: Head
+        self,
+        pixels: Sequence[Pixels],
+        reader: Tokenizer,
+        max_detections: int,
+        score_threshold: float,
+        head: Head,
+        sparse_head: bool,
     ) -> list[Result]:
         if not pixels:
             return []
         started = time.perf_counter()
         canvases = [fit_canvas(image, reader.canvas) for image in pixels]
-        tokens = [reader.partition(canvas) for canvas in canvases]
+        tokens = self._partition(canvases, reader)
         tokenized = time.perf_counter() - started
-        return self._predict(pixels, canvases, tokens, tokenized, max_detections, score_threshold, head)
+        return self._predict(pixels, canvases, tokens, tokenized, max_detections, score_threshold, head, sparse_head)
+
+    def _partition(self, canvases: Sequence[Canvas], reader: Tokenizer) -> list[Tokens]:
+        """Partition canvases: on a GPU there, in one batch per size, to the same tokens."""
+        if self.device.type != "cuda":
+            return [reader.partition(canvas) for canvas in canvases]
+        tokens: dict[int, Tokens] = {}
+        by_size: dict[tuple[int, ...], list[int]] = {}
+        for number, canvas in enumerate(canvases):
+            by_size.setdefault(canvas.image.shape, []).append(number)
+        for numbers in by_size.values():
+            found = reader.batch(torch.stack([self._pixels(canvases[number]) for number in numbers]))
+            for number, partition in zip(numbers, found, strict=True):
+                canvas = canvases[number]
+                tokens[number] = replace(
+                    partition, source_height=canvas.source_height, source_width=canvas.source_width
+                )
+        return [tokens[number] for number in range(len(canvases))]
 
     def on_canvas(
         self,
@@ -202,7 +258,7 @@ class Detector:
         Use it for many partitions of one image: reading, resizing and scoring then run once. `timings.tokenizer` is 0.
         """
         chosen = self.model.check_head(head or self.head)
-        return self._predict([image], [canvas], [tokens], 0.0, max_detections, 0.0, chosen)[0]
+        return self._predict([image], [canvas], [tokens], 0.0, max_detections, 0.0, chosen, self.sparse_head)[0]
 
     def _predict(
         self,
@@ -213,15 +269,17 @@ class Detector:
         max_detections: int,
         score_threshold: float,
         head: Head,
+        sparse_head: bool,
     ) -> list[Result]:
         """Return the results of images on their canvases; `tokenized` is the seconds their partitions took."""
         self._warn_of_coarse_tokens(tokens)
-        with torch.inference_mode():
+        with self.running():
             marks = [self._now()]
             maps = self.model.encoder([self._pixels(canvas) for canvas in canvases], tokens).maps
             marks.append(self._now())
             sizes = [(partition.height, partition.width) for partition in tokens]
-            predictions = self.model.predict_maps(maps, sizes, max_detections, head)
+            sites = self.model.sites(maps, tokens) if sparse_head else None
+            predictions = self.model.predict_maps(maps, sizes, max_detections, head, sites)
             marks.append(self._now())
         share = 1000 / len(pixels)
         timings = Timings(tokenized * share, (marks[1] - marks[0]) * share, (marks[2] - marks[1]) * share)

@@ -19,10 +19,12 @@ from vgtok.detect.losses import Targets
 from vgtok.detect.neck import FeaturePyramid, UpsampledConv, level_shapes
 from vgtok.detect.query_head import QueryHead, best_boxes
 from vgtok.detect.roi import RoIHead, RPNHead
+from vgtok.detect.sites import SiteRule, Sites, sites_of
 from vgtok.detect.training import LossKinds, group_losses
 from vgtok.detect.transformer import CropView, crop_view
 from vgtok.encode.encoder import Encoder
 from vgtok.encode.packing import Crop, whole_canvas
+from vgtok.encode.plain import is_rewritten
 from vgtok.errors import InputError
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokens import Tokens
@@ -36,7 +38,7 @@ class SizeGroup:
     """Images of one grid: their `numbers` in the batch, `features` (b, D, rows, columns), `size` (height, width) px.
 
     Each image is the crop at its corner (x, y) of a canvas of its own (height, width) px, of which shares are shares.
-    All sizes are whole numbers of cells.
+    All sizes are whole numbers of cells. A group with `sites` has one image.
     """
 
     numbers: tuple[int, ...]
@@ -44,6 +46,7 @@ class SizeGroup:
     size: tuple[int, int]
     canvases: tuple[tuple[int, int], ...]
     corners: tuple[tuple[int, int], ...]
+    sites: Sites | None = None
 
     @property
     def view(self) -> CropView:
@@ -66,35 +69,68 @@ class CoDetr(nn.Module):
         self.atss_head = ATSSHead(config) if "atss" in config.auxiliary else None
 
     def predict(
-        self, canvases: Sequence[Tensor], tokens: Sequence[Tokens], max_detections: int, head: Head = "query"
+        self,
+        canvases: Sequence[Tensor],
+        tokens: Sequence[Tokens],
+        max_detections: int,
+        head: Head = "query",
+        sparse_head: bool = False,
     ) -> list[Prediction]:
         """Return one prediction for each of B (3, H, W) uint8 canvases with their partitions."""
         maps = self.encoder(canvases, tokens).maps
-        return self.predict_maps(maps, [(t.height, t.width) for t in tokens], max_detections, head)
+        sizes = [(partition.height, partition.width) for partition in tokens]
+        return self.predict_maps(maps, sizes, max_detections, head, self.sites(maps, tokens) if sparse_head else None)
 
     def predict_maps(
-        self, maps: Sequence[Tensor], sizes: Sequence[tuple[int, int]], max_detections: int, head: Head = "query"
+        self,
+        maps: Sequence[Tensor],
+        sizes: Sequence[tuple[int, int]],
+        max_detections: int,
+        head: Head = "query",
+        sites: Sequence[Sites | None] | None = None,
     ) -> list[Prediction]:
-        """Return one prediction for each of B (D, rows, columns) feature maps of canvases of (height, width)."""
+        """Return one prediction for each of B (D, rows, columns) feature maps of canvases of (height, width).
+
+        With the `sites` of each, the head is sparse: of the finest level it computes those positions only.
+        """
         self.check_head(head)
         # One by one: batches run other kernels with other rounding, which decides between proposals of nearly equal
         # score. This also needs the memory of one image only, and is no slower.
         return [
-            self._predict_map(features, size, max_detections, head) for features, size in zip(maps, sizes, strict=True)
+            self._predict_map(features, size, max_detections, head, chosen)
+            for features, size, chosen in zip(maps, sizes, sites or [None] * len(maps), strict=True)
         ]
 
-    def _predict_map(self, features: Tensor, clipped: tuple[int, int], max_detections: int, head: Head) -> Prediction:
+    def _predict_map(
+        self, features: Tensor, clipped: tuple[int, int], max_detections: int, head: Head, sites: Sites | None
+    ) -> Prediction:
         """Return the prediction for one (D, rows, columns) feature map, clipped to (height, width)."""
         # A grid may reach beyond the image into padding, which the head must know; boxes are then shares of the image
         # and not of the grid.
         padded = self.encoder.config.grid_multiple > 1
-        encoded = self.query_head.encode(self.neck(features[None].contiguous()), image=clipped if padded else None)
+        # The encoder leaves maps with channels last, as convolutions on CPUs are fastest.
+        batch = features[None] if is_rewritten(features) else features[None].contiguous()
+        # In half precision the neck's convolutions leave it; what the head adds up and normalizes is float32.
+        levels = [level.float() for level in self.neck(batch, sites)]
+        encoded = self.query_head.encode(levels, image=clipped if padded else None, sites=sites)
         if head == "atss":
             assert self.atss_head is not None
-            return self.atss_head.predict(self.query_head.auxiliary_maps(encoded), clipped, max_detections)
+            return self.atss_head.predict(self.query_head.auxiliary_levels(encoded), clipped, max_detections, sites)
         prediction = self.query_head.decode(encoded, self.query_head.propose(encoded), None)[-1]
         size = clipped if padded else (features.shape[1] * CELL, features.shape[2] * CELL)
         return best_boxes(prediction, size, [clipped], self.config.queries, max_detections)[0]
+
+    def sites(self, maps: Sequence[Tensor], tokens: Sequence[Tokens], rule: SiteRule = "tokens") -> list[Sites | None]:
+        """Return which positions of the finest level a sparse head computes, for B (D, rows, columns) maps of tokens.
+
+        None stands for all of them.
+        """
+        stride = self.config.strides[0]
+        shapes = [level_shapes(features.shape[1], features.shape[2], (stride,))[0] for features in maps]
+        return [
+            sites_of(partition, stride, shape, maps[0].device, rule)
+            for partition, shape in zip(tokens, shapes, strict=True)
+        ]
 
     def check_head(self, head: Head) -> Head:
         """Return the head's name; raise if this model has no such head."""
@@ -112,12 +148,14 @@ class CoDetr(nn.Module):
         crops: Sequence[Crop] | None = None,
         queries: int | None = None,
         kinds: LossKinds = "all",
+        sparse_head: bool = False,
     ) -> dict[str, Tensor]:
         """Return every weighted loss by name; targets hold (N, 4) corner `boxes` in canvas px and (N,) `labels`.
 
         `crops` says which part of a canvas each image is; its boxes are in pixels of the crop, and `queries` may be
         fewer than for a whole canvas. If sizes differ, each size counts by its share of the images. With `kinds`
-        'auxiliary' the decoder does not run, which costs less.
+        'auxiliary' the decoder does not run, which costs less. With `sparse_head` neck and heads are trained as they
+        then predict, image by image, because each has its own sites; each counts as a size of its own.
         """
         device = self.encoder.embedding.table.device
         objects = [
@@ -126,7 +164,7 @@ class CoDetr(nn.Module):
         ]
         total: dict[str, Tensor] = {}
         maps = self.encoder(canvases, tokens, crops=crops).maps
-        for group in _by_size(maps, crops):
+        for group in _by_size(maps, crops, self.sites(maps, tokens) if sparse_head else None):
             share = len(group.numbers) / len(canvases)
             losses = group_losses(self, group, [objects[n] for n in group.numbers], queries, kinds)
             for name, value in losses.items():
@@ -148,33 +186,45 @@ class CoDetr(nn.Module):
         return counts
 
 
-def _by_size(maps: Sequence[Tensor], crops: Sequence[Crop] | None = None) -> Iterator[SizeGroup]:
-    """Stack (D, rows, columns) maps of equal size, in order of first appearance."""
+def _by_size(
+    maps: Sequence[Tensor], crops: Sequence[Crop] | None = None, sites: Sequence[Sites | None] | None = None
+) -> Iterator[SizeGroup]:
+    """Stack (D, rows, columns) maps of equal size, in order of first appearance; those with sites stay alone."""
     grids = [(features.shape[1], features.shape[2]) for features in maps]
     crops = [whole_canvas(grid) for grid in grids] if crops is None else crops
-    numbers: dict[tuple[int, int], list[int]] = {}
-    for number, grid in enumerate(grids):
-        numbers.setdefault(grid, []).append(number)
-    for grid, members in numbers.items():
+    sites = [None] * len(maps) if sites is None else sites
+    groups: dict[tuple[int, int, int], list[int]] = {}
+    for number, (grid, chosen) in enumerate(zip(grids, sites, strict=True)):
+        groups.setdefault((*grid, -1 if chosen is None else number), []).append(number)
+    for (rows, columns, _), members in groups.items():
         yield SizeGroup(
             tuple(members),
             torch.stack([maps[n] for n in members]),
-            (grid[0] * CELL, grid[1] * CELL),
+            (rows * CELL, columns * CELL),
             tuple((crops[n].grid[0] * CELL, crops[n].grid[1] * CELL) for n in members),
             tuple((crops[n].x, crops[n].y) for n in members),
+            sites[members[0]],
         )
 
 
-def detection_flops(config: DetectorConfig, rows: int, columns: int, head: Head = "query") -> dict[str, int]:
-    """Return the FLOPs from a map of (rows, columns) cells to boxes by part, with the head that predicts."""
+def detection_flops(
+    config: DetectorConfig, rows: int, columns: int, head: Head = "query", sites: int | None = None
+) -> dict[str, int]:
+    """Return the FLOPs from a map of (rows, columns) cells to boxes by part, with the head that predicts.
+
+    With `sites`, a sparse head computes so many positions of the finest level.
+    """
     with torch.device("meta"):
         neck = FeaturePyramid(config.encoder_config().dim, config.dim, config.strides)
         query_head = QueryHead(config)
         anchors = ATSSHead(config)
     shapes = level_shapes(rows, columns, config.strides)
-    cells = sum(down * across for down, across in shapes)
+    finest, *others = (down * across for down, across in shapes)
+    cells = (finest if sites is None else sites) + sum(others)
+    branches = [branch for _, branch in neck.named_children()]
     shared = {
-        "neck": sum(_branch_flops(neck.get_submodule(name), rows, columns) for name, _ in neck.named_children()),
+        "neck": _branch_flops(branches[0], rows, columns, sites)
+        + sum(_branch_flops(branch, rows, columns) for branch in branches[1:]),
         "cells": 2 * cells * _weights(query_head.transformer.encoder),
     }
     if head == "atss":
@@ -198,17 +248,20 @@ def detector_parameters(config: DetectorConfig) -> dict[str, int]:
         return CoDetr(config).parts()
 
 
-def _branch_flops(branch: nn.Module, rows: int, columns: int) -> int:
-    """Return the FLOPs of one branch of the pyramid."""
+def _branch_flops(branch: nn.Module, rows: int, columns: int, sites: int | None = None) -> int:
+    """Return the FLOPs of one branch of the pyramid; with `sites`, of so many positions after the last enlargement."""
     total = 0
-    for layer in branch.children():
+    layers = list(branch.children())
+    last = max((number for number, layer in enumerate(layers) if isinstance(layer, UpsampledConv)), default=0)
+    for number, layer in enumerate(layers):
         if isinstance(layer, UpsampledConv):
             # Counted as the released model runs it; our four kernels take 4/9 of that.
             rows, columns = 2 * rows, 2 * columns
         elif isinstance(layer, nn.MaxPool2d) or (isinstance(layer, nn.Conv2d) and layer.stride == (2, 2)):
             rows, columns = -(-rows // 2), -(-columns // 2)
         if isinstance(layer, nn.Conv2d):
-            total += 2 * rows * columns * layer.weight.numel()
+            positions = rows * columns if sites is None or number < last else sites
+            total += 2 * positions * layer.weight.numel()
     return total
 
 

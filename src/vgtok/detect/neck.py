@@ -1,9 +1,13 @@
 """The neck: one dense feature map to a pyramid of maps, and the norms and convolutions the heads share with it."""
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vgtok.detect.sites import Sites, convolve, convolve_enlarged, normalize_groups
+from vgtok.encode.plain import is_plain
 from vgtok.tokenize.geometry import CELL
 
 _GROUPS = 32
@@ -20,8 +24,11 @@ class ChannelNorm(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         """Map (B, C, rows, columns) to the same shape."""
         # The kernel normalizes the last dimension; a channels-last view costs no copy.
-        last = maps.permute(0, 2, 3, 1)
-        return functional.layer_norm(last, last.shape[-1:], self.weight, self.bias, 1e-6).permute(0, 3, 1, 2)
+        return self.last(maps.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+    def last(self, values: Tensor) -> Tensor:
+        """Map (..., C) to the same shape."""
+        return functional.layer_norm(values, values.shape[-1:], self.weight, self.bias, 1e-6)
 
 
 class GroupNorm(nn.GroupNorm):
@@ -47,6 +54,14 @@ class ConvNorm(nn.Module):
         """Map (B, C, rows, columns) to the same shape."""
         return functional.relu(self.gn(self.conv(maps)))
 
+    def at_sites(self, values: Tensor, sites: Sites) -> Tensor:
+        """Map the (n, C) values of sites to (n, C)."""
+        return self.after_convolution(convolve(values, self.conv.weight, None, sites), sites)
+
+    def after_convolution(self, convolved: Tensor, sites: Sites) -> Tensor:
+        """Normalize and rectify the (n, C) convolved values of sites."""
+        return functional.relu(normalize_groups(convolved, self.gn, sites))
+
 
 class UpsampledConv(nn.Conv2d):
     """A 3 x 3 convolution without bias of a map upsampled by 2 with nearest neighbors.
@@ -57,16 +72,22 @@ class UpsampledConv(nn.Conv2d):
 
     def forward(self, maps: Tensor) -> Tensor:
         """Map (B, C, rows, columns) to (B, D, 2 rows, 2 columns)."""
+        if is_plain():
+            enlarged = functional.interpolate(maps, scale_factor=2, mode="nearest")
+            return functional.conv2d(enlarged, self.weight, padding=1)
         rows, columns = maps.shape[2:]
-        kernels = [part for half in _halves(self.weight, 2) for part in _halves(half, 3)]
         # (B, 4 D, rows + 1, columns + 1): the place (r, c) sees cells r - 1, r and c - 1, c
-        read = functional.conv2d(maps, torch.cat(kernels), padding=1)
+        read = functional.conv2d(maps, torch.cat(self.kernels()), padding=1)
         parts = read.chunk(4, dim=1)
         corners = [(row, column) for row in (0, 1) for column in (0, 1)]
         cells = [p[:, :, r : r + rows, c : c + columns] for p, (r, c) in zip(parts, corners, strict=True)]
         # (B, D, rows, columns, 2, 2) to (B, D, rows, 2, columns, 2)
         four = torch.unflatten(torch.stack(cells, dim=-1), -1, (2, 2)).permute(0, 1, 2, 4, 3, 5)
         return four.flatten(4, 5).flatten(2, 3)
+
+    def kernels(self) -> list[Tensor]:
+        """Return the (D, C, 2, 2) kernels of the four cells that a cell becomes, row by row."""
+        return [part for half in _halves(self.weight, 2) for part in _halves(half, 3)]
 
 
 class FeaturePyramid(nn.Module):
@@ -78,9 +99,15 @@ class FeaturePyramid(nn.Module):
             self.add_module(_name(stride), _branch(channels, dim, stride))
         self.strides = strides
 
-    def forward(self, features: Tensor) -> list[Tensor]:
-        """Map (B, C, rows, columns) to one (B, dim, rows_l, columns_l) map per stride, finest first."""
-        return [self.get_submodule(_name(stride))(features) for stride in self.strides]
+    def forward(self, features: Tensor, sites: Sites | None = None) -> list[Tensor]:
+        """Map (B, C, rows, columns) to one (B, dim, rows_l, columns_l) map per stride, finest first.
+
+        With `sites` of the finest, the first is (1, n, dim) instead.
+        """
+        branches = [self.get_submodule(_name(stride)) for stride in self.strides]
+        if sites is None:
+            return [branch(features) for branch in branches]
+        return [_at_sites(branches[0], features, sites), *(branch(features) for branch in branches[1:])]
 
 
 def level_shapes(rows: int, columns: int, strides: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -112,6 +139,25 @@ def _branch(channels: int, dim: int, stride: int) -> nn.Sequential:
     if stride == 4 * CELL:
         layers += [*_normed(width, width, 3, stride=2), nn.GELU()]
     return nn.Sequential(*layers, *_normed(width, dim, 1), nn.GELU(), *_normed(dim, dim, 3))
+
+
+def _at_sites(branch: nn.Module, features: Tensor, sites: Sites) -> Tensor:
+    """Run a branch that enlarges: (1, C, rows, columns) to the (1, n, dim) values of sites; up to there, everywhere."""
+    layers = list(branch.children())
+    last = max(number for number, layer in enumerate(layers) if isinstance(layer, UpsampledConv))
+    for layer in layers[:last]:
+        features = layer(features)
+    values = convolve_enlarged(features[0].permute(1, 2, 0), cast(UpsampledConv, layers[last]).kernels(), sites)
+    for layer in layers[last + 1 :]:
+        if isinstance(layer, ChannelNorm):
+            values = layer.last(values)
+        elif isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1):
+            values = functional.linear(values, layer.weight.flatten(1))
+        elif isinstance(layer, nn.Conv2d):
+            values = convolve(values, layer.weight, None, sites)
+        else:
+            values = layer(values)
+    return values[None]
 
 
 def _normed(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:

@@ -13,22 +13,24 @@ from torch import Tensor, nn
 
 from vgtok.detect.boxes import Prediction, clip, inverse_sigmoid, to_corners
 from vgtok.detect.config import MIN_SCORE, QUERY_IOU, DetectorConfig
+from vgtok.detect.deformable import QUERIES_AT_ONCE, Shapes
 from vgtok.detect.losses import PRIOR, QueryGroups, SetPrediction
 from vgtok.detect.neck import GroupNorm
+from vgtok.detect.sites import Sites
 from vgtok.detect.transformer import (
     AUXILIARY_ORDER,
-    QUERIES_AT_ONCE,
     CropView,
     Decoder,
     Encoder,
     Padding,
-    Shapes,
     box_code,
     cell_centers,
     cell_codes,
     padding_of,
+    whole_codes,
     whole_view,
 )
+from vgtok.encode.plain import is_rewritten
 from vgtok.overlap import soft_nms
 
 
@@ -36,19 +38,27 @@ from vgtok.overlap import soft_nms
 class Encoded:
     """Encoded cells of all levels: `memory` (B, S, D), `shapes` the (rows, columns) per level, `view` their place.
 
-    `padding` is set if the maps reach beyond the image; the maps then show a whole canvas.
+    `padding` is set if the maps reach beyond the image; the maps then show a whole canvas. With `sites`, which are of
+    one image, memory has those of the finest level only.
     """
 
     memory: Tensor
     shapes: Shapes
     view: CropView
     padding: Padding | None = None
+    sites: Sites | None = None
 
-    def maps(self) -> list[Tensor]:
-        """Return a (B, D, rows, columns) view per level."""
-        parts = torch.split(self.memory, [rows * columns for rows, columns in self.shapes], dim=1)
+    def levels(self) -> list[Tensor]:
+        """Return a (B, D, rows, columns) view per level; with `sites`, the first is (1, n, D)."""
+        sizes = [rows * columns for rows, columns in self.shapes]
+        if self.sites is not None:
+            sizes[0] = len(self.sites)
+        parts = list(torch.split(self.memory, sizes, dim=1))
         # (B, rows * columns, D) to (B, D, rows, columns)
-        return [torch.unflatten(p.transpose(1, 2), 2, shape) for p, shape in zip(parts, self.shapes, strict=True)]
+        return [
+            part if self.sites is not None and not level else torch.unflatten(part.transpose(1, 2), 2, shape)
+            for level, (part, shape) in enumerate(zip(parts, self.shapes, strict=True))
+        ]
 
 
 class QueryTransformer(nn.Module):
@@ -92,38 +102,53 @@ class QueryHead(nn.Module):
             nn.init.constant_(cast(nn.Linear, branch).bias, PRIOR)
 
     def encode(
-        self, levels: Sequence[Tensor], view: CropView | None = None, image: tuple[int, int] | None = None
+        self,
+        levels: Sequence[Tensor],
+        view: CropView | None = None,
+        image: tuple[int, int] | None = None,
+        sites: Sites | None = None,
     ) -> Encoded:
-        """Encode one (B, D, rows, columns) map per level.
+        """Encode one (B, D, rows, columns) map per level; with `sites`, the first is (1, n, D).
 
         `view` places crops on their canvases [default: whole canvases]. `image` (height, width) is given if the maps
         may reach beyond the image.
         """
-        shapes = [(level.shape[2], level.shape[3]) for level in levels]
+        maps = levels if sites is None else levels[1:]
+        shapes = [*([] if sites is None else [sites.shape]), *((level.shape[2], level.shape[3]) for level in maps)]
         # (B, D, rows, columns) to (B, S, D)
-        cells = torch.cat([level.flatten(2).transpose(1, 2) for level in levels], dim=1)
-        view = whole_view(cells) if view is None else view
+        flat = [level.flatten(2).transpose(1, 2) for level in maps]
+        cells = torch.cat(flat if sites is None else [levels[0], *flat], dim=1)
         stride = self.config.strides[0]
         padded = shapes[0][0] * stride, shapes[0][1] * stride
         padding = None if image is None else padding_of(image, padded, shapes, cells)
         features = self.config.dim // 2
-        places = cell_codes(shapes, features, view) if padding is None else padding.codes(shapes, features)
-        codes = [
-            code.to(cells.dtype) + level for code, level in zip(places, self.transformer.level_embeds, strict=True)
-        ]
-        centers = cell_centers(shapes, cells)
-        if padding is None:
-            memory = self.transformer.encoder(cells, torch.cat(codes, dim=1), torch.cat(centers), shapes)
+        if padding is not None:
+            codes = padding.codes(shapes, features)
+        elif view is None and is_rewritten(cells):
+            codes = whole_codes(tuple(shapes), features)
         else:
-            on_maps = padding.on_maps(torch.cat(padding.on_image(centers)))
-            memory = self.transformer.encoder(cells, torch.cat(codes, dim=1), on_maps, shapes, padding.beyond)
-        return Encoded(memory, shapes, view, padding)
+            codes = cell_codes(shapes, features, whole_view(cells) if view is None else view)
+        if sites is not None:
+            codes = [codes[0].index_select(1, sites.kept), *codes[1:]]
+        embeds = self.transformer.level_embeds
+        code = torch.cat([part.to(cells.dtype) + level for part, level in zip(codes, embeds, strict=True)], dim=1)
+        center = torch.cat(cell_centers(shapes, cells))
+        if padding is not None:
+            center = padding.on_maps(torch.cat(padding.on_image(cell_centers(shapes, cells))))
+        if sites is not None:
+            center = sites.chosen(center)
+        beyond = None if padding is None else padding.beyond
+        memory = self.transformer.encoder(cells, code, center, shapes, beyond, sites)
+        return Encoded(memory, shapes, whole_view(cells) if view is None else view, padding, sites)
 
-    def auxiliary_maps(self, encoded: Encoded) -> list[Tensor]:
-        """Return what auxiliary heads read: the (B, D, rows, columns) encoded levels and one of half the resolution."""
+    def auxiliary_levels(self, encoded: Encoded) -> list[Tensor]:
+        """Return what auxiliary heads read: the encoded levels and a map of half the coarsest one's resolution."""
         assert self.downsample is not None
-        maps = encoded.maps()
-        return [*maps, self.downsample(maps[-1])]
+        levels = encoded.levels()
+        coarsest = levels[-1]
+        if len(levels) == 1 and encoded.sites is not None:
+            coarsest = encoded.sites.map(coarsest)
+        return [*levels, self.downsample(coarsest)]
 
     def propose(self, encoded: Encoded, queries: int | None = None) -> SetPrediction:
         """Return the boxes of the best cells, one per query, or of all cells if there are fewer."""
@@ -131,7 +156,8 @@ class QueryHead(nn.Module):
         first = _first_boxes(encoded).to(memory.dtype)
         inside = ((first > 0.01) & (first < 0.99)).all(dim=-1, keepdim=True)
         if encoded.padding is not None:
-            inside = inside & ~encoded.padding.beyond[:, None]
+            beyond = encoded.padding.beyond
+            inside = inside & ~(beyond if encoded.sites is None else encoded.sites.chosen(beyond))[:, None]
         # A first box outside the image has no finite logits; its proposal ends in the far corner.
         start = torch.where(inside, inverse_sigmoid(first, eps=1e-6), torch.inf)
         logits, steps = [], []
@@ -156,7 +182,15 @@ class QueryHead(nn.Module):
             query, boxes = torch.cat([query, groups.content], dim=1), torch.cat([boxes, groups.boxes], dim=1)
             hidden = groups.hidden(proposals.boxes.shape[1])
         outputs, starts = self.transformer.decoder(
-            query, boxes, encoded.memory, encoded.shapes, encoded.view, list(self.reg_branches), hidden, encoded.padding
+            query,
+            boxes,
+            encoded.memory,
+            encoded.shapes,
+            encoded.view,
+            list(self.reg_branches),
+            hidden,
+            encoded.padding,
+            encoded.sites,
         )
         return [
             SetPrediction(classify(output), (step(output) + inverse_sigmoid(start)).sigmoid())
@@ -214,7 +248,8 @@ def _first_boxes(encoded: Encoded) -> Tensor:
     for level, centers in enumerate(points):
         placed = encoded.view.on_canvas(centers)
         boxes.append(torch.cat([placed, torch.full_like(placed, 0.05 * 2**level)], dim=-1))
-    return torch.cat(boxes, dim=1)
+    every = torch.cat(boxes, dim=1)
+    return every if encoded.sites is None else encoded.sites.chosen(every, dim=1)
 
 
 def _box_branch(dim: int) -> nn.Sequential:

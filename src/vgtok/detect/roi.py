@@ -13,9 +13,9 @@ from torch.nn import functional
 
 from vgtok.detect.boxes import decode, encode
 from vgtok.detect.config import DetectorConfig
+from vgtok.detect.deformable import Shapes
 from vgtok.detect.losses import Targets
 from vgtok.detect.neck import ConvNorm
-from vgtok.detect.transformer import Shapes
 from vgtok.overlap import iou, nms, paired_iou
 
 BACKGROUND = -1
@@ -240,7 +240,7 @@ class RPNHead(nn.Module):
         # Boxes outside the image have no area left after clipping.
         real = (every[:, 2:] > every[:, :2]).all(dim=1)
         every = every[real]
-        return every[nms(every, torch.cat(scores)[real], torch.cat(levels)[real], _PROPOSAL_OVERLAP)[: self.after]]
+        return every[nms(every, torch.cat(scores)[real], torch.cat(levels)[real], _PROPOSAL_OVERLAP, self.after)]
 
 
 _SIDE = 7

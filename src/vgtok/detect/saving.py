@@ -70,7 +70,7 @@ def _properties(config: DetectorConfig, document: Mapping[str, Any]) -> dict[str
     return {
         "parameters": f"{sum(parts.values()) / 1e6:.2f}M ({sizes})",
         "queries": str(config.queries),
-        "head that predicts": str(document.get("head", "query")),
+        "head that predicts": f"{document.get('head', 'query')}{', sparse' if document.get('sparse_head') else ''}",
         "strides": ", ".join(map(str, config.strides)),
         "auxiliary heads": ", ".join(config.auxiliary) or "none, for inference only",
         "canvas": "the image's own size" if canvas == "native" else f"fits inside {canvas[0]} x {canvas[1]} px",
@@ -107,6 +107,10 @@ def save_detector(
     fp16; loading returns fp32.
     """
     folder = Path(folder)
+    if detector.dtype is not torch.float32:
+        raise InputError(
+            f"{folder}: weights converted to {detector.precision} are not saved; load the model with dtype='float32'"
+        )
     config = detector.model.config
     kept = config.auxiliary if auxiliary is None else auxiliary
     if lacking := set(kept) - set(config.auxiliary):
@@ -148,6 +152,7 @@ def load_detector(folder: str | Path) -> Detector:
         license = str(document["license"])
         evaluations = [dict(row) for row in document.get("evaluations", ())]
         head: Head = document.get("head", "query")
+        sparse_head = bool(document.get("sparse_head", False))
         budget = float(document["budget"]) if "budget" in document else _default_budget(config)
         normalized = tuple(preprocessing["mean"]), tuple(preprocessing["std"])
         encoder = config.encoder_config()
@@ -178,6 +183,7 @@ def load_detector(folder: str | Path) -> Detector:
         evaluations=evaluations,
         head=head,
         budget=budget,
+        sparse_head=sparse_head,
     )
 
 
@@ -288,6 +294,7 @@ def _document(detector: Detector, config: DetectorConfig, weights: Path) -> dict
         "license": detector.license,
         # Without its auxiliary head a model predicts by the query head.
         "head": detector.head if detector.head in config.auxiliary else "query",
+        "sparse_head": detector.sparse_head,
         "budget": detector.budget,
         "evaluations": [dict(row) for row in detector.evaluations],
         "weights": {"file": weights.name, "sha256": file_digest(weights)},

@@ -121,7 +121,7 @@ def group_losses(
 
     Auxiliary heads work in pixels of the crop. Queries are shares of the canvas, so their targets are moved there.
     """
-    encoded = model.query_head.encode(model.neck(group.features), group.view)
+    encoded = model.query_head.encode(model.neck(group.features, group.sites), group.view, sites=group.sites)
     losses, positives = _auxiliary_losses(model, encoded, targets, group.size)
     if kinds == "auxiliary":
         return losses
@@ -156,14 +156,16 @@ def _auxiliary_losses(
     positives: dict[str, list[Positives]] = {}
     if not model.config.auxiliary:
         return losses, positives
-    maps = model.query_head.auxiliary_maps(encoded)
+    levels, sites = model.query_head.auxiliary_levels(encoded), encoded.sites
     if model.rpn_head is not None and model.roi_head is not None:
+        # They read whole maps, and only in training.
+        maps = levels if sites is None else [sites.map(levels[0]), *levels[1:]]
         found, regions = model.rpn_head.loss(maps, targets, size)
         losses |= _named("rpn", found)
         found, positives["roi"] = model.roi_head.loss(maps, regions, targets)
         losses |= _named("roi", found)
     if model.atss_head is not None:
-        found, positives["atss"] = model.atss_head.loss(maps, targets)
+        found, positives["atss"] = model.atss_head.loss(levels, targets, sites)
         losses |= _named("atss", found)
     return losses, positives
 

@@ -1,4 +1,4 @@
-"""The transformer of the query head: deformable attention, encoder and decoder layers, and positions on the maps.
+"""The transformer of the query head: encoder and decoder layers, and positions on the maps.
 
 Post-norm throughout, no dropout. The decoder refines one box per query from layer to layer. It returns both what the
 next layer reads (detached) and what the losses read (not detached), so a layer is also trained through the next one.
@@ -7,13 +7,15 @@ next layer reads (detached) and what the losses read (not detached), so a layer 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from vgtok.detect.boxes import inverse_sigmoid
 from vgtok.detect.config import DetectorConfig
+from vgtok.detect.deformable import DeformableAttention, Reader, Shapes, queries_at_once
+from vgtok.detect.sites import Sites
 
 
 @dataclass(frozen=True)
@@ -50,103 +52,6 @@ def crop_view(
     return CropView(shift, torch.tensor([size[1], size[0]], device=like.device) / extent)
 
 
-QUERIES_AT_ONCE = 16384
-"""Queries per chunk: their sampled points take 0.3 GB in the largest model."""
-
-Shapes = Sequence[tuple[int, int]]
-"""(rows, columns) of every level."""
-
-
-class DeformableAttention(nn.Module):
-    """Attention over `points` sampled points per head and level; the query alone gives offsets and weights."""
-
-    def __init__(self, dim: int, heads: int, levels: int, points: int) -> None:
-        super().__init__()
-        self.heads, self.levels, self.points = heads, levels, points
-        self.sampling_offsets = nn.Linear(dim, heads * levels * points * 2)
-        self.attention_weights = nn.Linear(dim, heads * levels * points)
-        self.value_proj = nn.Linear(dim, dim)
-        self.output_proj = nn.Linear(dim, dim)
-        self._initialize()
-
-    def _initialize(self) -> None:
-        """Start each head in a direction of its own, each point one cell further out, with equal weights."""
-        for linear in (self.sampling_offsets, self.attention_weights):
-            nn.init.zeros_(linear.weight)
-            nn.init.zeros_(linear.bias)
-        for linear in (self.value_proj, self.output_proj):
-            nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
-        angle = torch.arange(self.heads) * (2 * math.pi / self.heads)
-        direction = torch.stack([angle.cos(), angle.sin()], dim=-1)
-        # (heads, 2) on the unit square's border, spread to (heads, levels, points, 2)
-        direction = direction / direction.abs().amax(dim=-1, keepdim=True)
-        steps = torch.arange(1, self.points + 1)[:, None]
-        offsets = (direction[:, None, None] * steps).expand(-1, self.levels, -1, -1)
-        with torch.no_grad():
-            self.sampling_offsets.bias.copy_(offsets.flatten())
-
-    def forward(
-        self, query: Tensor, reference: Tensor, memory: Tensor, shapes: Shapes, beyond: Tensor | None = None
-    ) -> Tensor:
-        """Return (B, Q, D): what (B, Q, D) queries read from the (B, S, D) cells of all levels around their references.
-
-        A reference is a point (B, Q, 2) or a box (B, Q, 4), center and size, as a share of the map; if it differs
-        between levels, (B, Q, levels, 2 or 4). Offsets are in cells around a point, and in half sides around a box.
-        Cells `beyond` (S,) the image read as zero.
-        """
-        value = self.value_proj(memory)
-        if beyond is not None:
-            value = value.masked_fill(beyond[:, None], 0.0)
-        # (B, S, D) to (B * heads, D / heads, S), cut into levels
-        value = torch.unflatten(value, 2, (self.heads, -1)).permute(0, 2, 3, 1).flatten(0, 1)
-        cells = [rows * columns for rows, columns in shapes]
-        maps = [
-            torch.unflatten(part, 2, shape)
-            for part, shape in zip(torch.split(value, cells, dim=2), shapes, strict=True)
-        ]
-        chunks = zip(*(torch.split(part, QUERIES_AT_ONCE, dim=1) for part in (query, reference)), strict=True)
-        return torch.cat([self._read(maps, *chunk) for chunk in chunks], dim=1)
-
-    def _read(self, maps: Sequence[Tensor], query: Tensor, reference: Tensor) -> Tensor:
-        """Return (B, q, D) for one chunk of (B, q, D) queries and (B * heads, D / heads, rows, columns) maps."""
-        grid = (self.heads, self.levels, self.points)
-        weights = torch.unflatten(self.attention_weights(query), 2, (self.heads, -1)).softmax(dim=-1)
-        weights = torch.unflatten(weights, 3, grid[1:])
-        offsets = torch.unflatten(self.sampling_offsets(query), 2, (*grid, 2))
-        if reference.ndim == 3:
-            reference = reference[:, :, None]
-        # (B, q, 1, 1 or levels, 1, 2 or 4): the same for every head and point
-        reference = reference[:, :, None, :, None]
-        center = reference[..., :2]
-        if reference.shape[-1] == 2:
-            columns_rows = [[grid.shape[3], grid.shape[2]] for grid in maps]
-            places = center + offsets / offsets.new_tensor(columns_rows)[:, None]
-        else:
-            places = center + offsets / self.points * reference[..., 2:] * 0.5
-        out: Tensor = self.output_proj(sample(maps, places, weights))
-        return out
-
-
-def sample(maps: Sequence[Tensor], places: Tensor, weights: Tensor) -> Tensor:
-    """Return the (B, q, D) weighted sums of bilinear samples of (B * heads, D / heads, rows, columns) maps.
-
-    `places` (B, q, heads, levels, points, 2) are x, y as shares of the image, `weights` (B, q, heads, levels, points).
-    Outside a map the samples are zero.
-    """
-    batch, queries, heads = weights.shape[:3]
-    # Queries last: sums over points then run along memory. (levels, B * heads, points, q, 2) and (..., points, q)
-    grids = (2 * places - 1).permute(3, 0, 2, 4, 1, 5).flatten(1, 2)
-    shares = weights.permute(3, 0, 2, 4, 1).flatten(1, 2)
-    total = maps[0].new_zeros(batch * heads, maps[0].shape[1], queries)
-    for level, grid, share in zip(maps, grids, shares, strict=True):
-        # (B * heads, D / heads, points, q)
-        read = functional.grid_sample(level, grid, align_corners=False)
-        total = total + (read * share[:, None]).sum(dim=2)
-    # (B * heads, D / heads, q) to (B, q, D)
-    return torch.unflatten(total, 0, (batch, heads)).flatten(1, 2).transpose(1, 2)
-
-
 def sine_code(values: Tensor, features: int, temperature: float) -> Tensor:
     """Encode (...,) shares of the image as (..., features): alternating sine and cosine, at decreasing frequencies."""
     pairs = torch.arange(features // 2, device=values.device, dtype=values.dtype)
@@ -162,6 +67,9 @@ def box_code(boxes: Tensor, features: int, order: tuple[int, int, int, int]) -> 
 
 DECODER_ORDER = (1, 0, 2, 3)
 """The decoder encodes y before x."""
+
+_CODES_KEPT = 2**23
+"""Most values of the codes that are kept between images."""
 
 AUXILIARY_ORDER = (0, 1, 2, 3)
 """Positives of auxiliary heads are encoded x before y."""
@@ -180,6 +88,18 @@ def cell_codes(shapes: Shapes, features: int, view: CropView) -> list[Tensor]:
         column_code = sine_code(right, features, 20.0)[:, None].expand(-1, rows, -1, -1)
         codes.append(torch.cat([row_code, column_code], dim=-1).flatten(1, 2))
     return codes
+
+
+def whole_codes(shapes: tuple[tuple[int, int], ...], features: int) -> list[Tensor]:
+    """Return the `cell_codes` of whole canvases on the CPU, kept for the last size unless they need over 32 MB."""
+    cells = sum(rows * columns for rows, columns in shapes)
+    make = _kept_codes if cells * 2 * features <= _CODES_KEPT else _kept_codes.__wrapped__
+    return make(shapes, features)
+
+
+@lru_cache(maxsize=1)
+def _kept_codes(shapes: tuple[tuple[int, int], ...], features: int) -> list[Tensor]:
+    return cell_codes(shapes, features, whole_view(torch.empty(0)))
 
 
 def cell_centers(shapes: Shapes, like: Tensor) -> list[Tensor]:
@@ -265,14 +185,27 @@ class EncoderLayer(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(config.dim) for _ in range(2))
 
     def forward(
-        self, cells: Tensor, codes: Tensor, centers: Tensor, shapes: Shapes, beyond: Tensor | None = None
+        self,
+        cells: Tensor,
+        codes: Tensor,
+        centers: Tensor,
+        shapes: Shapes,
+        beyond: Tensor | None = None,
+        sites: Sites | None = None,
     ) -> Tensor:
         """Map (B, S, D) cells with (1 or B, S, D) codes at (S, 2) or (S, levels, 2) centers to (B, S, D)."""
-        reference = centers.expand(len(cells), *centers.shape)
-        cells = self.norms[0](cells + self.attention(cells + codes, reference, cells, shapes, beyond))
+        read = self.attention.reader(cells, shapes, beyond, sites)
+        codes, centers = codes.expand(len(cells), -1, -1), centers.expand(len(cells), *centers.shape)
         # In chunks: the hidden layer of 196,416 cells would be the largest tensor of the model.
-        chunks = [self.norms[1](chunk + self.ffn(chunk)) for chunk in torch.split(cells, QUERIES_AT_ONCE, dim=1)]
-        return torch.cat(chunks, dim=1)
+        length = queries_at_once(cells)
+        parts = zip(*(torch.split(part, length, dim=1) for part in (cells, codes, centers)), strict=True)
+        return torch.cat([self._mixed(chunk, chunk_codes, places, read) for chunk, chunk_codes, places in parts], dim=1)
+
+    def _mixed(self, cells: Tensor, codes: Tensor, centers: Tensor, read: Reader) -> Tensor:
+        """Map a chunk of (B, q, D) cells to the same shape."""
+        cells = self.norms[0](cells + read(cells + codes, centers))
+        mixed: Tensor = self.norms[1](cells + self.ffn(cells))
+        return mixed
 
 
 class DecoderLayer(nn.Module):
@@ -294,6 +227,7 @@ class DecoderLayer(nn.Module):
         shapes: Shapes,
         hidden: Tensor | None,
         beyond: Tensor | None = None,
+        sites: Sites | None = None,
     ) -> Tensor:
         """Return (B, Q, D): (B, Q, D) queries with (B, Q, D) codes after reading (B, S, D) memory around their boxes.
 
@@ -306,7 +240,7 @@ class DecoderLayer(nn.Module):
             hidden = hidden.repeat_interleave(self.self_attention.num_heads, dim=0)
         among = self.self_attention(placed, placed, query, attn_mask=hidden, need_weights=False)[0]
         query = self.norms[0](query + among)
-        query = self.norms[1](query + self.cross_attention(query + code, boxes, memory, shapes, beyond))
+        query = self.norms[1](query + self.cross_attention(query + code, boxes, memory, shapes, beyond, sites))
         refined: Tensor = self.norms[2](query + self.ffn(query))
         return refined
 
@@ -319,11 +253,17 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
 
     def forward(
-        self, cells: Tensor, codes: Tensor, centers: Tensor, shapes: Shapes, beyond: Tensor | None = None
+        self,
+        cells: Tensor,
+        codes: Tensor,
+        centers: Tensor,
+        shapes: Shapes,
+        beyond: Tensor | None = None,
+        sites: Sites | None = None,
     ) -> Tensor:
         """Map (B, S, D) cells with (1 or B, S, D) codes at (S, 2) or (S, levels, 2) centers to (B, S, D)."""
         for layer in self.layers:
-            cells = layer(cells, codes, centers, shapes, beyond)
+            cells = layer(cells, codes, centers, shapes, beyond, sites)
         return cells
 
 
@@ -348,6 +288,7 @@ class Decoder(nn.Module):
         refine: Sequence[nn.Module],
         hidden: Tensor | None,
         padding: Padding | None = None,
+        sites: Sites | None = None,
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Decode (B, Q, D) queries at (B, Q, 4) boxes; `refine` predicts the step of a box from a layer's output.
 
@@ -358,10 +299,9 @@ class Decoder(nn.Module):
             starts.append(boxes)
             boxes = boxes.detach()
             code = self.ref_point_head(box_code(boxes, query.shape[2] // 2, DECODER_ORDER))
-            if padding is None:
-                query = layer(query, code, view.on_map(boxes), memory, shapes, hidden)
-            else:
-                query = layer(query, code, padding.on_maps(boxes), memory, shapes, hidden, padding.beyond)
+            places = view.on_map(boxes) if padding is None else padding.on_maps(boxes)
+            beyond = None if padding is None else padding.beyond
+            query = layer(query, code, places, memory, shapes, hidden, beyond, sites)
             outputs.append(self.norm(query))
             boxes = (step(query) + inverse_sigmoid(boxes)).sigmoid()
         return outputs, starts

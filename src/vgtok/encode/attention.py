@@ -50,7 +50,8 @@ def best_backend(q: Tensor) -> str:
     """Return the fastest backend for the device and precision of (N, heads, head_dim) queries."""
     if not q.is_cuda:
         return "grouped"
-    if q.dtype not in (torch.float16, torch.bfloat16):
+    # The variable-length kernels are for half precision, and for GPUs from compute capability 8.0 on.
+    if q.dtype not in (torch.float16, torch.bfloat16) or torch.cuda.get_device_capability(q.device)[0] < 8:
         return "padded"
     if _installed("torch.nn.attention.varlen"):
         return "varlen"

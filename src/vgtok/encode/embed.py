@@ -5,14 +5,17 @@ Images and a `Packing` enter, the packed (N, D) sequence leaves.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vgtok.encode.config import EncoderConfig, Resampling
+from vgtok.encode.coarse import Merged, marks_of, merge, resample
+from vgtok.encode.config import EncoderConfig
 from vgtok.encode.packing import Packing
+from vgtok.encode.plain import is_rewritten
 from vgtok.tokenize.geometry import CELL
 
 
@@ -121,22 +124,6 @@ def region_patches(
     return cell_patches(image, down, right, config, dtype)
 
 
-def resample(cells: Tensor, resampling: Resampling) -> Tensor:
-    """Resize regions of (n, span, span, 3, patch, patch) cells to one patch each, (n, 3, patch, patch)."""
-    count, span, _, _, patch, _ = cells.shape
-    # (n, span, span, 3, patch, patch) to (n, 3, span * patch, span * patch)
-    region = cells.permute(0, 3, 1, 4, 2, 5).reshape(count, 3, span * patch, span * patch)
-    if span == 1 or count == 0:
-        return region[:, :, :patch, :patch]
-    if resampling == "area":
-        return functional.avg_pool2d(region, span)
-    # In fp32: not every device has an antialiasing kernel for half precision.
-    small = functional.interpolate(
-        region.float(), size=(patch, patch), mode=resampling, align_corners=False, antialias=resampling == "bicubic"
-    )
-    return small.to(cells.dtype)
-
-
 # Positions.
 
 _SHARPNESS = -0.75
@@ -229,10 +216,12 @@ class Embedding(nn.Module):
         for parameter in (self.projection.weight, self.table, self.prefix):
             nn.init.trunc_normal_(parameter, std=0.02)
         nn.init.zeros_(self.projection.bias)
+        self._merged: dict[int, Merged] = {}
 
     def forward(self, images: Sequence[Tensor], packing: Packing, layout: Layout) -> Tensor:
         """Embed B images, each (3, H, W), as the packed (N, D) sequence."""
-        sequence = self.projection.weight.new_empty(len(packing), self.config.dim)
+        # The table's precision: the projection may be in half precision, residuals are not.
+        sequence = self.table.new_empty(len(packing), self.config.dim)
         if self.config.prefix:
             sequence[layout.prefix.flatten()] = self.prefix.repeat(len(images), 1)
         for number, image in enumerate(images):
@@ -245,11 +234,26 @@ class Embedding(nn.Module):
 
     def _embedded(self, image: Tensor, row: Tensor, column: Tensor, span: int) -> Tensor:
         """Embed (n,) tokens of one span of a (3, H, W) image without position: (n, D)."""
-        cells = region_patches(image, row, column, span, self.config, self.projection.weight.dtype)
+        merged = self._merged_map(span) if span > 1 and is_rewritten(image) else None
+        cells = region_patches(image, row, column, span, self.config, self.table.dtype)
+        if merged is not None:
+            return functional.linear(cells.flatten(1), merged.weight, merged.bias)
         vectors: Tensor = self.projection(resample(cells, self.config.resampling).flatten(1))
         if self.fusion is not None and str(span) in self.fusion.stages:
             vectors = vectors + self.fusion(cells)
         return vectors
+
+    def _merged_map(self, span: int) -> Merged | None:
+        """Return the merged map of one span, kept while the parameters do not change; None if that cannot be told."""
+        stage = None if self.fusion is None or str(span) not in self.fusion.stages else self.fusion.stages[str(span)]
+        fused = None if self.fusion is None or stage is None else (self.fusion.projection, cast(FusionStage, stage))
+        parameters = [p for module in (self.projection, *(fused or ())) for p in module.parameters()]
+        marks = marks_of(parameters)
+        known = self._merged.get(span)
+        if marks is not None and (known is None or known.marks != marks):
+            weights = merge(self.projection, fused, span, self.config.resampling)
+            known = self._merged[span] = Merged(*weights, marks, tuple(p.detach() for p in parameters))
+        return None if marks is None else known
 
     def position(self, layout: Layout, chosen: Tensor, span: int) -> Tensor:
         """Read the position table for the (n,) chosen tokens of one span: (n, D)."""

@@ -14,8 +14,8 @@ from vgtok.detect.boxes import Prediction
 from vgtok.detect.config import Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.query_head import candidates
-from vgtok.encode.config import Resampling
-from vgtok.encode.embed import Embedding, Fusion, lay_out, resample
+from vgtok.encode.coarse import resampling_matrix
+from vgtok.encode.embed import Embedding, Fusion, lay_out
 from vgtok.encode.encoder import Attention, Encoder, PackedRoutes, Route
 from vgtok.encode.packing import pack
 from vgtok.export.description import SPANS, Bucket, token_numbers, uniform_grids
@@ -85,7 +85,7 @@ class EmbeddingGraph(nn.Module):
         self.register_buffer("std", torch.tensor(config.std))
         self.register_buffer("position", position)
         for span in SPANS[1:]:
-            down = resampling_matrix(span, config.resampling)
+            down = resampling_matrix(span, config.resampling, CELL)
             self.register_buffer(f"down{span}", down)
             # Across, pixels are interleaved with their three channels: (48 span, 48).
             self.register_buffer(f"across{span}", torch.kron(down, torch.eye(3)).T.contiguous())
@@ -141,15 +141,6 @@ class EmbeddingGraph(nn.Module):
     def _real(self, grid: Tensor, span: int) -> Tensor:
         """Select the tokens of one span with a valid pixel: (rows, columns, C) over whole roots to (n, C)."""
         return grid[: self.extent.rows(span * CELL), : self.extent.columns(span * CELL)].flatten(0, 1)
-
-
-def resampling_matrix(span: int, resampling: Resampling) -> Tensor:
-    """Return the (16, 16 span) matrix of the separable, linear resampling of a region's rows to one patch's."""
-    side = span * CELL
-    # Region n is 1 on its row n: (side, 3, side, side), then as (side, span, span, 3, 16, 16) cells
-    regions = torch.eye(side).view(side, 1, side, 1).expand(-1, 3, -1, side)
-    cells = torch.unflatten(torch.unflatten(regions, 3, (span, CELL)), 2, (span, CELL)).permute(0, 2, 4, 1, 3, 5)
-    return resample(cells, resampling)[:, 0, :, 0].T.contiguous()
 
 
 def _projected(projection: nn.Linear, patches: Tensor) -> Tensor:
@@ -249,7 +240,7 @@ class HeadGraph(nn.Module):
         encoded = head.encode(self.model.neck(features))
         if self.head == "atss":
             assert self.model.atss_head is not None
-            return self.model.atss_head.candidates(head.auxiliary_maps(encoded))
+            return self.model.atss_head.candidates(head.auxiliary_levels(encoded))
         prediction = head.decode(encoded, head.propose(encoded), None)[-1]
         size = (self.extent.rows(CELL) * CELL, self.extent.columns(CELL) * CELL)
         return candidates(prediction.logits[0], prediction.boxes[0], size, self.model.config.queries)

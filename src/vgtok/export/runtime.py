@@ -176,7 +176,7 @@ def suppressed(candidates: Detections, description: Description, size: tuple[int
     height, width = size
     boxes = np.clip(boxes, 0, np.array([width, height, width, height], dtype=np.float32))
     if description.head == "atss" and description.atss_suppression == "hard":
-        kept = nms(boxes, scores, labels, ANCHOR_IOU)[:most]
+        kept = nms(boxes, scores, labels, ANCHOR_IOU, most)
         return boxes[kept], scores[kept], labels[kept]
     threshold = QUERY_IOU
     if description.head == "atss":

@@ -110,23 +110,26 @@ def tokens_of(row: Row) -> Tokens:
     return Tokens(x, y, sizes, *(int(row[name]) for name in ("height", "width", "source_height", "source_width")))
 
 
-def _opened(model: str, worker: Worker) -> "Detector | OnnxDetector":
+def _opened(model: str, worker: Worker, dtype: str, sparse_head: bool | None) -> "Detector | OnnxDetector":
     """Open a model of either kind, with as many threads as a worker has cores."""
     if model.lower().endswith(".onnx"):
         from vgtok.export.runtime import OnnxDetector
 
         return OnnxDetector(model, threads=worker.cpus)
-    return _loaded(model, worker)
+    return _loaded(model, worker, dtype, sparse_head)
 
 
-def _loaded(model: str, worker: Worker) -> "Detector":
+def _loaded(model: str, worker: Worker, dtype: str, sparse_head: bool | None) -> "Detector":
     """Load a model on the GPU of a worker that has one, else with as many threads as it has cores."""
     import torch
 
-    from vgtok.detect.loading import find_detector
+    from vgtok.detect.loading import load
 
     torch.set_num_threads(worker.cpus)
-    return find_detector(model).to("cuda" if worker.gpus else "cpu")
+    detector = load(model, device="cuda" if worker.gpus else "cpu", dtype=dtype)
+    if sparse_head is not None:
+        detector.sparse_head = sparse_head
+    return detector
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,8 @@ class DetectTask:
     score_threshold: float = DEFAULT_SCORE
     max_detections: int = 1000
     head: Literal["query", "atss"] | None = None
+    dtype: str = "auto"
+    sparse_head: bool | None = None
     files: DetectionFiles | None = None
 
     @property
@@ -161,7 +166,7 @@ class DetectTask:
         """Load the model and return the function from a frame to its objects."""
         from vgtok.detect.result import record
 
-        detector = _opened(self.model, worker)
+        detector = _opened(self.model, worker, self.dtype, self.sparse_head)
 
         def work(frame: Frame) -> Row:
             pixels = frame.pixels()
@@ -187,6 +192,8 @@ class ScoreTask:
     tokenizer: Tokenizer
     max_detections: int
     head: Literal["query", "atss"] | None
+    dtype: str = "float32"
+    sparse_head: bool | None = None
 
     @property
     def columns(self) -> Sequence[tuple[str, Any]]:
@@ -202,7 +209,7 @@ class ScoreTask:
 
     def prepare(self, worker: Worker) -> Work:
         """Load the model and return the function from a frame to its detections."""
-        detector = _loaded(self.model, worker)
+        detector = _loaded(self.model, worker, self.dtype, self.sparse_head)
 
         def work(frame: Frame) -> Row:
             settings: dict[str, Any] = {

@@ -159,7 +159,7 @@ class Trial:
         total = len(self.inputs.annotated.images)
         canvas = self.canvas if isinstance(self.canvas, str) else "x".join(map(str, self.canvas))
         return [
-            f"measured: {self.title}, {parameters:.1f}M parameters, {self.head} head, canvas {canvas}, "
+            f"measured: {self.title}, {parameters:.1f}M parameters, {self._head_and_precision()}, canvas {canvas}, "
             f"{_frames(len(self.dataset.images), total)}, protocol {self.protocol.name}, "
             f"at most {self.protocol.max_detections} detections",
             "the paper's figures are of another model and training (Co-DETR with EVA-02 ViT-L): compare orderings and "
@@ -167,6 +167,10 @@ class Trial:
             f"low and high: 95% interval over {RESAMPLES} paired resamples of the images; budgets are exact in every "
             "image, the paper matches the mean over its split",
         ]
+
+    def _head_and_precision(self) -> str:
+        precision = self.detector.precision
+        return f"{self.head} head" if precision == "float32" else f"{self.head} head, {precision}"
 
     @property
     def read(self) -> Read:
@@ -193,7 +197,7 @@ def open_trial(inputs: Inputs, model: str | None = None) -> Trial:
     """Load the model, by default the one of the study, and choose the images."""
     whole = cast(AnnotatedDataset, inputs.annotated)
     name = inputs.model if model is None else model
-    detector = load(name)
+    detector = load(name, device=inputs.device, dtype=inputs.dtype)
     if inputs.head == "atss" and "atss" not in detector.model.config.auxiliary:
         raise InputError(f"--head: '{name}' was saved without its ATSS head; use --head query")
     if (label_map(detector.names, whole.names) < 0).all():

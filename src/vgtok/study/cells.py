@@ -117,11 +117,13 @@ class CellStore:
 
 
 def fingerprint(detector: Detector) -> str:
-    """Return a digest of the configuration and all weights of a detector."""
+    """Return a digest of the configuration, all weights and the precision of a detector."""
     digest = hashlib.sha256(json.dumps(detector.model.config.to_dict(), sort_keys=True).encode())
     for name, tensor in sorted(detector.model.state_dict().items()):
         digest.update(name.encode())
-        digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes())
+        digest.update(np.ascontiguousarray(tensor.detach().cpu().float().numpy()).tobytes())
+    if detector.precision != "float32":
+        digest.update(detector.precision.encode())
     return digest.hexdigest()
 
 
@@ -130,6 +132,7 @@ class FrameJob:
     """One image and the readers that lack it, for a process that loads the named detector itself."""
 
     model: str
+    precision: str
     store: CellStore
     path: Path
     image: str
@@ -159,7 +162,7 @@ def run_cells(
     for path, image in zip(images, digests, strict=True):
         lacking = tuple(reader for reader in wanted if known[image, reader] is None)
         if lacking:
-            jobs.append(FrameJob(model, store, path, image, lacking))
+            jobs.append(FrameJob(model, detector.precision, store, path, image, lacking))
     workers = min(workers, len(jobs)) if detector.device.type == "cpu" else 1
     if mapper is not None:
         found = _stored(jobs, mapper(_run_elsewhere, jobs, label=label))
@@ -182,7 +185,7 @@ def _run(job: FrameJob, detector: Detector) -> list[Found]:
 
 def _run_elsewhere(job: FrameJob) -> list[Found]:
     """Return the detections of an image without storing them: another machine may not see the store."""
-    detector = _loaded(job.model, job.store.fingerprint)
+    detector = _loaded(job.model, job.precision, job.store.fingerprint)
     found = dict(_detect(detector, read_image(job.path), job.readers, job.store))
     return [found[reader] for reader in job.readers]
 
@@ -196,13 +199,13 @@ def _stored(jobs: Sequence[FrameJob], found: Iterator[list[Found]]) -> Iterator[
 
 
 def _run_in_process(job: FrameJob) -> list[Found]:
-    return _run(job, _loaded(job.model, job.store.fingerprint))
+    return _run(job, _loaded(job.model, job.precision, job.store.fingerprint))
 
 
 @cache
-def _loaded(model: str, expected: str) -> Detector:
+def _loaded(model: str, precision: str, expected: str) -> Detector:
     torch.set_num_threads(1)
-    detector = load(model)
+    detector = load(model, device="cpu", dtype=precision)
     if fingerprint(detector) != expected:
         raise InputError(f"--model: '{model}' changed while the study ran; run it again")
     return detector

@@ -4,20 +4,36 @@ FLOPs are counted from the real partition of every image. Features are compared 
 cosine similarity per 16-px cell, averaged over cells under ground-truth boxes and over the rest.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from vgtok.detect.config import DETECTORS
+from vgtok.defaults import DEFAULT_MODEL
+from vgtok.detect.config import DETECTORS, MAX_DETECTIONS
+from vgtok.detect.detector import Detector
+from vgtok.detect.loading import load
 from vgtok.detect.model import detection_flops, detector_parameters
+from vgtok.detect.neck import level_shapes
+from vgtok.detect.sites import sites_of
 from vgtok.encode.config import EncoderConfig, configuration
 from vgtok.encode.encoder import Encoder
 from vgtok.encode.loading import load_weights
-from vgtok.encode.modes import cell_similarity, encoder_flops, run_dense, run_packed
+from vgtok.encode.modes import (
+    RUN_MODES,
+    cell_similarity,
+    encoder_flops,
+    peak_megabytes,
+    run_dense,
+    run_packed,
+)
 from vgtok.parallel import map_with_progress
 from vgtok.study.paper import BUDGETS, GATED, RANDOM, SINGLE_PASS, TOP_HAT
 from vgtok.study.registry import weights_file
@@ -37,20 +53,27 @@ from vgtok.study.result import (
     paired,
 )
 from vgtok.study.tokenizers import SETTINGS, partitions
-from vgtok.tokenize.canvas import Canvas
+from vgtok.tokenize.canvas import Canvas, fit_canvas, read_image
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokenizer import Tokenizer
+from vgtok.tokenize.tokens import Tokens
 
 CONFIG = "co-detr-eva02-large"
+TIMED_MODEL = DEFAULT_MODEL
+"""The detector whose ms and GB are measured: the paper's takes minutes per image on a CPU."""
+
+_COLUMNS = ("encoder_gflops", "end_to_end_gflops", "encoder_ms", "encoder_gb", "end_to_end_ms")
+"""The cost columns of the paper's table, in the order of `_PRINTED`."""
+
 _SETTINGS = (("dense", 1.0), *(("packed", budget) for budget in (1.0, 0.8, 0.7, 0.4, 0.2)), ("control", 0.7))
-_FLOPS = {
-    ("dense", 1.0): (8282.0, 12955.5),
-    ("packed", 0.8): (4498.0, 9172.4),
-    ("packed", 0.7): (4093.0, 8767.2),
-    ("packed", 0.4): (2634.0, 7307.7),
-    ("control", 0.7): (8293.0, 12967.0),
+_PRINTED = {
+    ("dense", 1.0): (8282.0, 12955.5, 92.3, 0.466, 182.8),
+    ("packed", 0.8): (4498.0, 9172.4, 69.8, 0.408, 158.9),
+    ("packed", 0.7): (4093.0, 8767.2, 66.9, 0.372, 154.9),
+    ("packed", 0.4): (2634.0, 7307.7, 53.0, 0.251, 136.9),
+    ("control", 0.7): (8293.0, 12967.0, 104.0, 0.498, 193.3),
 }
-"""Encoder and end-to-end GFLOPs as printed; the row called 40% kept 46.7% of the tokens.
+"""Encoder and end-to-end GFLOPs, encoder ms and GB, and end-to-end ms as printed; the 40% row kept 46.7% of the tokens.
 
 The paper's packed counts only fit if attention is left out. Here it is counted, and the count without it is beside it.
 """
@@ -65,6 +88,7 @@ class _Counted:
     attention: int
     rows: int
     columns: int
+    sites: int | None
 
 
 def compute(inputs: Inputs) -> Result:
@@ -72,32 +96,42 @@ def compute(inputs: Inputs) -> Result:
     jobs = image_jobs(inputs)
     counted = list(inputs.map(_count, jobs, "compute"))
     config = DETECTORS[CONFIG]
-    # Neck and head cost the same at every budget: count them once per image size.
-    grids = {(image[0].rows, image[0].columns) for image in counted}
-    constant = {grid: sum(detection_flops(config, *grid).values()) for grid in grids}
-    after_encoder = float(np.mean([constant[image[0].rows, image[0].columns] for image in counted])) / 1e9
+    # A dense neck and head cost the same at every budget, a sparse one by the number of sites: count each once.
+    shapes = {
+        (image.rows, image.columns, sites) for images in counted for image in images for sites in (None, image.sites)
+    }
+    after = {shape: sum(detection_flops(config, *shape[:2], sites=shape[2]).values()) / 1e9 for shape in shapes}
+    after_encoder = float(np.mean([after[images[0].rows, images[0].columns, None] for images in counted]))
+    timed = time_settings(jobs[0], TIMED_MODEL)
     rows: list[dict[str, Any]] = []
     for number, (execution, budget) in enumerate(_SETTINGS):
         images = [image[number] for image in counted]
         gflops, attention = (float(np.mean([getattr(i, n) for i in images])) / 1e9 for n in ("flops", "attention"))
-        paper = _FLOPS.get((execution, budget), (None, None))
+        paper = dict(zip(_COLUMNS, _PRINTED.get((execution, budget), (None,) * len(_COLUMNS)), strict=True))
+        sparse = float(np.mean([after[image.rows, image.columns, image.sites] for image in images]))
         measured = {
             "encoder_gflops": gflops,
             "without_attention_gflops": gflops - attention,
             "end_to_end_gflops": gflops + after_encoder,
+            "sparse_head_gflops": gflops + sparse,
+            **timed[number],
         }
         tokens = float(np.mean([image.tokens for image in images]))
         row: dict[str, Any] = {"execution": execution, "budget": budget, "tokens": tokens}
-        row |= paired(measured, {"encoder_gflops": paper[0], "end_to_end_gflops": paper[1]})
+        row |= paired(measured, paper)
         dense = rows[0] if rows else row
         row["dense_over_this"] = dense["encoder_gflops"] / gflops
         row["end_to_end_dense_over_this"] = dense["end_to_end_gflops"] / row["end_to_end_gflops"]
+        row["sparse_dense_over_this"] = dense["end_to_end_gflops"] / row["sparse_head_gflops"]
         rows.append(row)
     parameters = detector_parameters(config)
     total = sum(parameters.values())
     notes = [
         f"{CONFIG}: {(total - parameters['fusion']) / 1e6:.2f}M parameters, {total / 1e6:.2f}M with the fusion",
         f"neck and query head: {after_encoder:.1f} GFLOPs at every budget; auxiliary heads do not run",
+        *_sparse_notes(rows, after_encoder),
+        f"ms and GB: {TIMED_MODEL} on this machine, one image, float32, GB of tensors; the paper's are of {CONFIG} in "
+        "fp16 on an H100: compare each with its dense row",
         f"{len(jobs)} images, exact budgets, Top-hat + gate; two FLOPs per multiply-add, attention included",
         "the paper's packed rows are near the count without attention; its 40% row kept 46.7% of the tokens",
         "packed at 100% costs less than dense because windows at the edge are not padded",
@@ -116,6 +150,69 @@ def compute(inputs: Inputs) -> Result:
     return Result(rows, notes, plot=plot, also=also, read=inputs.read_all())
 
 
+def _sparse_notes(rows: Sequence[Row], constant: float) -> Iterator[str]:
+    """Say what the sparse head saves where tokens are packed."""
+    for row in rows:
+        if row["execution"] == "packed" and row["budget"] < 1:
+            after = row["sparse_head_gflops"] - row["encoder_gflops"]
+            yield (
+                f"sparse head at {row['budget']:.0%}: neck and head {after:.0f} GFLOPs instead of {constant:.0f}; "
+                f"dense costs {row['sparse_dense_over_this']:.2f} x as much end to end, "
+                f"{row['end_to_end_dense_over_this']:.2f} x with a dense head"
+            )
+
+
+def time_settings(job: ImageJob, model: str) -> list[dict[str, float | None]]:
+    """Return ms and GB of encoder and detector for one image in every setting, by a detector with its own canvas.
+
+    The second run of each is timed, and the sparse head only where tokens are packed.
+    """
+    detector = load(model, device="cpu", dtype="float32")
+    canvas = fit_canvas(read_image(job.path), detector.canvas)
+    found = []
+    for execution, budget in _SETTINGS:
+        tokenizer = Tokenizer(budget=budget, canvas=detector.canvas)
+        encode = partial(RUN_MODES[execution], detector.model.encoder, canvas, tokenizer)
+        detect, sparse = (partial(_detect, detector, canvas, tokenizer, encode, sparse=way) for way in (False, True))
+        packed = execution == "packed"
+        found.append(
+            {
+                "encoder_ms": _milliseconds(encode),
+                "encoder_gb": peak_megabytes(encode) / 1e3,
+                "end_to_end_ms": _milliseconds(detect),
+                "end_to_end_gb": peak_megabytes(detect) / 1e3,
+                "sparse_head_ms": _milliseconds(sparse) if packed else None,
+                "sparse_head_gb": peak_megabytes(sparse) / 1e3 if packed else None,
+            }
+        )
+    return found
+
+
+def _detect(
+    detector: Detector, canvas: Canvas, tokenizer: Tokenizer, encode: Callable[[], Tensor], *, sparse: bool
+) -> None:
+    """Encode a canvas and detect in it with the detector's own head."""
+    maps = [encode()]
+    with detector.running():
+        sites = detector.model.sites(maps, [tokenizer.partition(canvas)]) if sparse else None
+        detector.model.predict_maps(maps, [(canvas.height, canvas.width)], MAX_DETECTIONS, detector.head, sites)
+
+
+def _milliseconds(run: Callable[[], object]) -> float:
+    run()
+    start = time.perf_counter()
+    run()
+    return 1e3 * (time.perf_counter() - start)
+
+
+def _sites(tokens: Tokens) -> int | None:
+    """Return the positions of the finest level that the sparse head of the paper's detector computes."""
+    stride = DETECTORS[CONFIG].strides[0]
+    shape = level_shapes(tokens.extent.rows(CELL), tokens.extent.columns(CELL), (stride,))[0]
+    sites = sites_of(tokens, stride, shape, torch.device("cpu"))
+    return None if sites is None else len(sites)
+
+
 def _count(job: ImageJob) -> list[_Counted]:
     config = DETECTORS[CONFIG].encoder_config()
     tokenizers = [Tokenizer(budget=budget, canvas=job.canvas) for _, budget in _SETTINGS]
@@ -127,6 +224,7 @@ def _count(job: ImageJob) -> list[_Counted]:
             flops.attention,
             tokens.extent.rows(CELL),
             tokens.extent.columns(CELL),
+            _sites(tokens) if execution == "packed" else None,
         )
         for (execution, _), tokens in zip(_SETTINGS, layouts, strict=True)
     ]
@@ -273,6 +371,6 @@ def _best(rows: list[Row], layout: str, option: str) -> str:
 
 
 STUDIES = (
-    Study("compute", "Table 3: FLOPs at each budget", compute),
+    Study("compute", "Table 3: FLOPs, ms and GB at each budget", compute),
     Study("fidelity", "Packed features against dense ones, DeiT-Tiny", fidelity),
 )

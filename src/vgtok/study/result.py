@@ -135,8 +135,9 @@ class Inputs:
     """What a study runs on: a data set, a number of processes and, for the figures, the image to show (`frame`).
 
     Results are written to `out`, where long studies also keep what they need to resume. Accuracy studies run `models`
-    with `head` (default: each model's own) on at most `limit` evenly spread images; for other studies the command takes
-    so many of the data set. `mapper` is what maps over images in place of `workers` processes of this machine.
+    with `head` (default: each model's own) on at most `limit` evenly spread images, on `device` in `dtype`; for other
+    studies the command takes so many of the data set. `mapper` is what maps over images in place of `workers` processes
+    of this machine.
     """
 
     dataset: Dataset | None
@@ -146,6 +147,8 @@ class Inputs:
     models: tuple[str, ...] = ()
     limit: int | None = None
     head: Literal["query", "atss"] | None = None
+    device: str = "auto"
+    dtype: str = "float32"
     mapper: Mapper | None = None
 
     def map(self, function: Callable[[Item], Mapped], items: Sequence[Item], label: str) -> Iterator[Mapped]:
@@ -222,9 +225,9 @@ class Result:
     read: Read | None = field(kw_only=True)
 
 
-Option = Literal["data", "frame", "model", "limit", "head"]
+Option = Literal["data", "frame", "model", "limit", "head", "device", "dtype"]
 
-DETECTS: tuple[Option, ...] = ("data", "model", "limit", "head")
+DETECTS: tuple[Option, ...] = ("data", "model", "limit", "head", "device", "dtype")
 """The options of a study that runs a detector over a data set."""
 
 

@@ -241,6 +241,7 @@ def _recipe(
         detector="co-detr-vit-tiny",
         auxiliary=detector.model.config.auxiliary,
         head=detector.head,
+        sparse_head=detector.sparse_head,
         init_from=start,
         data=data,
         validation=validation,

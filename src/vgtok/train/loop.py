@@ -30,6 +30,7 @@ from vgtok.detect.training import LossKinds
 from vgtok.encode.loading import check_state
 from vgtok.errors import InputError, RunInterruptedError
 from vgtok.files import locked, read_lines, write_text
+from vgtok.parallel import default_workers
 from vgtok.train.model import ModelEma, best_precision, initial_model, make_optimizer, set_learning_rate
 from vgtok.train.recipe import RECIPE_FILE, SYNTHETIC, Recipe, read_recipe
 from vgtok.train.run_folder import (
@@ -78,7 +79,9 @@ def catch_signals(stop: Stop) -> Iterator[None]:
 
 
 _TIMEOUT = timedelta(hours=12)
-"""How long processes wait for each other: one of them evaluates while the others are idle."""
+"""How long processes wait for each other: at the end of an evaluation, for the one with the largest images."""
+
+_GPU_LOADERS = 4
 
 CHANGEABLE = {
     "steps",
@@ -86,6 +89,8 @@ CHANGEABLE = {
     "auxiliary_steps",
     "decay_steps",
     "precision",
+    "images_per_pass",
+    "loaders",
     "checkpoint_every",
     "keep_every",
     "evaluate_every",
@@ -135,18 +140,19 @@ def _train(trainer: "Trainer", samples: TrainingSamples, data: TrainingData, run
             trainer.optimizer.load_state_dict(checkpoint.optimizer)
     if _out_of_patience(recipe, run):
         return latest_checkpoint(run) if accelerator.is_main_process else None
+    images = None
+    if recipe.evaluate_every:
+        # The main process first: it renders the scenes that the others only read.
+        with accelerator.main_process_first():
+            images = validation_images(recipe, run, data.dataset, data.held_out)
+    queue = samples.prefetch(trainer.sample_numbers(step), trainer.loaders)
     if not accelerator.is_main_process:
-        with catch_signals(trainer.stop), closing(samples.prefetch(trainer.sample_numbers(step))) as queue:
-            _run_worker(trainer, queue, step)
+        with catch_signals(trainer.stop), closing(queue):
+            _run_worker(trainer, queue, images, step)
         return None
     for name, document in ((RECIPE_FILE, recipe.to_dict()), (MODEL_FILE, model.config.to_dict())):
         write_text(run / name, json.dumps(document, indent=1) + "\n")
-    images = validation_images(recipe, run, data.dataset, data.held_out) if recipe.evaluate_every else None
-    with (
-        RunLog(run, step, steps) as log,
-        catch_signals(trainer.stop),
-        closing(samples.prefetch(trainer.sample_numbers(step))) as queue,
-    ):
+    with RunLog(run, step, steps) as log, catch_signals(trainer.stop), closing(queue):
         if recipe.evaluate_every and images is None:
             log.print("nothing is evaluated: name images with --set validation=visdrone:DIR or --set held_out=48")
         return _run_main(trainer, queue, images, log, run, step, seconds)
@@ -165,10 +171,10 @@ def set_up(recipe: Recipe) -> "tuple[Trainer, TrainingSamples, TrainingData]":
     steps = recipe.steps or math.ceil(recipe.epochs * len(data.training) / recipe.batch)
     if steps < 1:
         raise InputError("steps: neither steps nor epochs is set; use --set steps=1000")
-    passes = recipe.batch // recipe.images_per_pass
-    if passes % accelerator.num_processes:
+    size = recipe.images_per_pass or 1
+    if recipe.batch // size % accelerator.num_processes:
         raise InputError(
-            f"batch: {passes} passes of {recipe.images_per_pass} images do not divide among "
+            f"batch: {recipe.batch // size} passes of {size} images do not divide among "
             f"{accelerator.num_processes} processes"
         )
     set_seed(recipe.seed)
@@ -197,9 +203,27 @@ class Trainer:
         """The step after which this run stops: the last one, or an earlier one."""
         return self.steps if self.until is None else min(self.until, self.steps)
 
+    @property
+    def per_process(self) -> int:
+        """Samples per step of this process."""
+        return self.recipe.batch // int(self.accelerator.num_processes)
+
+    @property
+    def images_per_pass(self) -> int:
+        """Samples per forward pass: by default all of a step on a GPU, which a single one does not fill."""
+        on_cpu = self.accelerator.device.type == "cpu"
+        return self.recipe.images_per_pass or (1 if on_cpu else self.per_process)
+
+    @property
+    def loaders(self) -> int:
+        """Processes that prepare samples; 0 for a thread of this one, which keeps up with a CPU."""
+        on_cpu = self.accelerator.device.type == "cpu"
+        cores = default_workers() // int(self.accelerator.num_processes)
+        return self.recipe.loaders or (0 if on_cpu else max(1, min(_GPU_LOADERS, cores)))
+
     def sample_numbers(self, step: int) -> list[int]:
         """Return the numbers of the samples of this process from `step` to where it stops."""
-        per_process, first = self.recipe.batch // self.accelerator.num_processes, self.accelerator.process_index
+        per_process, first = self.per_process, self.accelerator.process_index
         return [
             at * self.recipe.batch + first * per_process + n for at in range(step, self.end) for n in range(per_process)
         ]
@@ -233,7 +257,7 @@ class Trainer:
             parameter.grad = torch.zeros_like(parameter)
         sums: dict[str, float] = {}
         loss = torch.zeros((), device=self.accelerator.device)
-        size = self.recipe.images_per_pass
+        size = self.images_per_pass
         passes = [samples[first : first + size] for first in range(0, len(samples), size)]
         for members in passes:
             # Seed the noise of the losses by sample, so that it does not depend on the number of processes.
@@ -246,6 +270,7 @@ class Trainer:
                     [sample.crop for sample in members],
                     self.recipe.crop_queries or None,
                     kinds,
+                    self.recipe.sparse_head,
                 )
             total = torch.stack([value.float() for value in losses.values()]).sum() * size / self.recipe.batch
             torch.autograd.backward(total)
@@ -269,6 +294,14 @@ class Trainer:
         for gradient, part in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
             gradient.copy_(part.view_as(gradient))
 
+    def evaluates_after(self, step: int) -> bool:
+        """Return whether the model is evaluated after so many steps."""
+        return step % self.recipe.evaluate_every == 0 or step == self.steps
+
+    def evaluate(self, images: AnnotatedDataset) -> dict[str, float]:
+        """Return the scores of the averaged model in the main process; all processes take part."""
+        return score(self.model.config, self.ema.tensors, self.recipe, images, self.accelerator)
+
     def checkpoint(self, step: int, seconds: float) -> Checkpoint:
         """Return a checkpoint after `step` steps."""
         return Checkpoint(step, seconds, self.model.state_dict(), self.ema.tensors, self.optimizer.state_dict())
@@ -285,11 +318,10 @@ def _run_main(
 ) -> Path:
     """Train in the main process, which also logs, saves and evaluates."""
     recipe, steps = trainer.recipe, trainer.steps
-    per_process = recipe.batch // trainer.accelerator.num_processes
     ended = False
     while step < trainer.end and not trainer.stopping:
         started = time.perf_counter()
-        batch = [next(queue) for _ in range(per_process)]
+        batch = [next(queue) for _ in range(trainer.per_process)]
         report = trainer.update(step, batch)
         step += 1
         seconds += time.perf_counter() - started
@@ -304,9 +336,9 @@ def _run_main(
             }
         )
         log.advance(step, report["loss"])
-        if images is not None and (step % recipe.evaluate_every == 0 or step == steps):
+        if images is not None and trainer.evaluates_after(step):
             with log.paused():
-                scores = score(trainer.model.config, trainer.ema.tensors, recipe, images)
+                scores = trainer.evaluate(images)
             log.write({"step": step, "samples": step * recipe.batch, **scores})
             log.print(f"step {step}: " + ", ".join(f"{name} {value:.2f}" for name, value in scores.items()))
             save_checkpoint(run, trainer.checkpoint(step, seconds), recipe.keep_every)
@@ -329,11 +361,12 @@ def _out_of_patience(recipe: Recipe, run: Path) -> bool:
     return bool(recipe.patience) and evaluations_since_best(run) >= recipe.patience
 
 
-def _run_worker(trainer: Trainer, queue: Iterator[TrainingSample], step: int) -> None:
-    """Train in one of the other processes."""
-    per_process = trainer.recipe.batch // trainer.accelerator.num_processes
+def _run_worker(trainer: Trainer, queue: Iterator[TrainingSample], images: AnnotatedDataset | None, step: int) -> None:
+    """Train in one of the other processes, and detect in its share of the validation images."""
     for at in range(step, trainer.end):
-        trainer.update(at, [next(queue) for _ in range(per_process)])
+        trainer.update(at, [next(queue) for _ in range(trainer.per_process)])
+        if images is not None and trainer.evaluates_after(at + 1):
+            trainer.evaluate(images)
         if trainer.stopping:
             return
 

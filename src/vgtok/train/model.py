@@ -16,6 +16,7 @@ from vgtok.detect.model import CoDetr
 from vgtok.detect.saving import model_from_state
 from vgtok.encode.embed import Fusion
 from vgtok.encode.loading import load_weights
+from vgtok.encode.precision import find_device, multiplies_bfloat16
 from vgtok.errors import InputError
 from vgtok.tokenize.geometry import NODE, ROOT
 from vgtok.train.recipe import CONVERTED, DENSE, Recipe
@@ -95,9 +96,7 @@ def _weights(name: str) -> Path:
 
 def best_precision() -> Literal["fp32", "bf16"]:
     """Return bf16 where the hardware multiplies bf16 matrices, else fp32."""
-    if torch.cuda.is_available():
-        return "bf16" if torch.cuda.is_bf16_supported() else "fp32"
-    return "bf16" if torch.cpu._is_avx512_bf16_supported() else "fp32"
+    return "bf16" if multiplies_bfloat16(find_device("auto")) else "fp32"
 
 
 _BLOCK = re.compile(r"encoder\.blocks\.(\d+)\.")

@@ -65,12 +65,16 @@ class Recipe:
         default="query",
         metadata={"group": "model", "help": "Head that is evaluated, and that predicts after training."},
     )
+    sparse_head: bool = _model(
+        False,
+        "Compute the positions of neck and heads that tokens select, in training, evaluation and the saved model.",
+    )
     init_from: str = _model("", "Saved model to start from; random weights if empty.")
     encoder_weights: str = _model("", "Encoder checkpoint to start from when init_from is empty.")
     encoder_source: str = _model("timm", "Format of encoder_weights.")
 
     data: str = _data("", "Training data as for `vgtok evaluate`, or 'synthetic'.")
-    validation: str = _data("", "Validation data; held_out training images if empty.")
+    validation: str = _data("", "Validation data, also visdrone or aitodv2 alone; held_out training images if empty.")
     held_out: int = _data(0, "Training images set aside for validation.")
     held_out_file: str = _data("", "Text file of training images to set aside, one per line, instead of held_out.")
     canvas: tuple[int, int] = _data(DEFAULT_CANVAS, "Canvas that images are resized to, as WIDTHxHEIGHT.")
@@ -94,7 +98,10 @@ class Recipe:
     )
 
     batch: int = _optimization(1, "Samples per step, over all processes.")
-    images_per_pass: int = _optimization(1, "Samples per forward pass; must divide the batch.")
+    images_per_pass: int = _optimization(
+        0, "Samples per forward pass; must divide the batch. 0 packs all of a process on a GPU, one on a CPU."
+    )
+    loaders: int = _optimization(0, "Processes that prepare samples; 0 is up to four on a GPU, a thread on a CPU.")
     steps: int = _optimization(0, "Training steps; 0 computes them from epochs.")
     epochs: int = _optimization(0, "Passes over the training data, used when steps is 0.")
     branch: str = _optimization("", "Checkpoint of another run to continue from, with its step and EMA.")
@@ -132,7 +139,6 @@ class Recipe:
             self,
             positive=(
                 "batch",
-                "images_per_pass",
                 "learning_rate",
                 "max_grad_norm",
                 "checkpoint_every",
@@ -141,7 +147,7 @@ class Recipe:
                 "evaluate_images",
             ),
         )
-        for name in ("weight_decay", "synthetic_scale"):
+        for name in ("weight_decay", "synthetic_scale", "images_per_pass", "loaders"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name}: {getattr(self, name)} is below 0")
         for name in ("synthetic", "ema_momentum", "layer_decay", "warmup_start", "final_rate"):
@@ -157,7 +163,7 @@ class Recipe:
             raise InputError(f"budgets: {self.budgets} are not shares above 0 and up to 1")
         if self.head != "query" and (self.head != "atss" or "atss" not in self.auxiliary):
             raise InputError(f"head: '{self.head}' is neither query nor atss, trained as an auxiliary head")
-        if self.batch % self.images_per_pass:
+        if self.images_per_pass and self.batch % self.images_per_pass:
             raise InputError(f"images_per_pass: {self.images_per_pass} does not divide the batch of {self.batch}")
         if self.auxiliary_steps and "atss" not in self.auxiliary:
             raise InputError("auxiliary_steps: without the atss head there is nothing to train but the queries")
@@ -257,6 +263,7 @@ _PAPER = Recipe(
     name=DENSE,
     detector="co-detr-eva02-large",
     init_from=CONVERTED,
+    validation="visdrone",
     scale_min=480 / 1152,
     scale_max=1536 / 1152,
     epochs=28,
@@ -280,6 +287,7 @@ RECIPES: dict[str, Recipe] = {
         replace(
             _PAPER,
             name="paper-aitodv2",
+            validation="aitodv2",
             canvas=(2048, 2048),
             epochs=8,
             budgets=(0.4,),

@@ -49,6 +49,7 @@ def detector_from_run(
         license=license or inherited_license(recipe.init_from),
         evaluations=evaluations,
         head=head or recipe.head,
+        sparse_head=recipe.sparse_head,
         budget=min(recipe.budgets, key=lambda share: abs(share - DEFAULT_BUDGET)),
     )
 

@@ -3,9 +3,10 @@
 So a run that was stopped resumes with the samples it would have had, on any number of processes.
 """
 
+import pickle
 from collections import abc
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from vgtok.tokenize.canvas import Canvas, fit_canvas, read_image
 from vgtok.tokenize.geometry import ROOT
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
+from vgtok.train.loaders import loader_pool, pickled_sample
 from vgtok.train.recipe import Recipe
 from vgtok.train.validation import scene_config
 
@@ -146,14 +148,23 @@ class TrainingSamples:
         part = tokens if (height, width) == (canvas.height, canvas.width) else tokens.crop(x, y, height, width)
         return self._to_sample(number, _cut(sample, x, y, height, width), part, crop, budget, random)
 
-    def prefetch(self, numbers: Sequence[int]) -> abc.Generator[TrainingSample, None, None]:
-        """Yield the samples with these numbers, preparing the next few in a thread; close it to end the thread."""
-        with ThreadPoolExecutor(1) as pool:
-            waiting = [pool.submit(self.__getitem__, number) for number in numbers[:_PREFETCHED]]
-            for number in [*numbers[_PREFETCHED:], *[None] * min(_PREFETCHED, len(numbers))]:
-                yield waiting.pop(0).result()
+    def prefetch(self, numbers: Sequence[int], loaders: int = 0) -> abc.Generator[TrainingSample, None, None]:
+        """Yield the samples with these numbers, preparing the next few in a thread or in `loaders` processes.
+
+        Close it to end them.
+        """
+        ahead = max(_PREFETCHED, 2 * loaders)
+        pool: Executor = loader_pool(self, loaders) if loaders else ThreadPoolExecutor(1)
+        make: Any = pickled_sample if loaders else self.__getitem__
+        try:
+            waiting = [pool.submit(make, number) for number in numbers[:ahead]]
+            for number in [*numbers[ahead:], *[None] * min(ahead, len(numbers))]:
+                ready = waiting.pop(0).result()
+                yield pickle.loads(ready) if loaders else ready
                 if number is not None:
-                    waiting.append(pool.submit(self.__getitem__, number))
+                    waiting.append(pool.submit(make, number))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def _read(self, number: int) -> Sample:
         """Read an image of the data set; every epoch has each image once, in a new order."""

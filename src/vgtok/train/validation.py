@@ -1,8 +1,14 @@
 """Evaluate a run on images it is not trained on: held-out ones, another data set, or scenes of other seeds."""
 
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from accelerate import Accelerator
+from accelerate.utils import gather_object
 from torch import Tensor
 
 from vgtok.data.convert import write_rendered
@@ -12,7 +18,8 @@ from vgtok.data.synthetic import SceneConfig
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import model_from_state
-from vgtok.evaluate.detections import run_detector
+from vgtok.errors import InputError
+from vgtok.evaluate.detections import Detections, run_detector
 from vgtok.evaluate.evaluation import evaluate
 from vgtok.evaluate.protocols import protocol_for
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -20,6 +27,9 @@ from vgtok.train.recipe import SYNTHETIC, Recipe
 
 _FIRST_SEED = 2**31
 """Scenes of these seeds and above are never used for training."""
+
+_NAMED = ("visdrone", "aitodv2")
+"""Data sets whose validation split an environment variable names."""
 
 
 def validation_images(
@@ -33,12 +43,26 @@ def validation_images(
         seeds = range(_FIRST_SEED, _FIRST_SEED + recipe.evaluate_images)
         images = open_annotated(write_rendered(run / "validation", seeds, *recipe.canvas, scene_config(recipe)))
     elif recipe.validation:
-        images = evenly_spaced(open_annotated(recipe.validation), recipe.evaluate_images)
+        images = evenly_spaced(open_annotated(_place(recipe.validation)), recipe.evaluate_images)
     elif dataset is not None and held_out:
         images = evenly_spaced(Subset(dataset, tuple(held_out)), recipe.evaluate_images)
     else:
         return None
     return of_classes(images, recipe.classes) if recipe.classes else images
+
+
+def _place(validation: str) -> str:
+    """Return validation data with its folder; `visdrone` or `aitodv2` alone is the one the environment names."""
+    if validation not in _NAMED:
+        return validation
+    variable = f"VGTOK_{validation.upper()}"
+    folder = os.environ.get(variable)
+    if not folder:
+        raise InputError(
+            f"validation: '{validation}' is the folder {variable} names, which is not set; set it, name one with "
+            f"--set validation={validation}:DIR, or evaluate nothing with --set validation="
+        )
+    return f"{validation}:{folder}"
 
 
 def scene_config(recipe: Recipe) -> SceneConfig:
@@ -51,14 +75,39 @@ def scene_config(recipe: Recipe) -> SceneConfig:
 
 
 def score(
-    config: DetectorConfig, weights: Mapping[str, Tensor], recipe: Recipe, images: AnnotatedDataset
+    config: DetectorConfig,
+    weights: Mapping[str, Tensor],
+    recipe: Recipe,
+    images: AnnotatedDataset,
+    accelerator: Accelerator | None = None,
 ) -> dict[str, float]:
-    """Return AP, AP50 and APS of these weights in points, with the tokenizer of the recipe."""
+    """Return AP, AP50 and APS of these weights in points, with the tokenizer of the recipe.
+
+    All processes of an accelerator call it: each detects in its share of the images, on its own device in float32. The
+    main one scores all detections, the others return nothing.
+    """
     model = model_from_state(config, {name: tensor.cpu().float() for name, tensor in weights.items()}, "ema")
     device = next(iter(weights.values())).device
-    detector = Detector(model, canvas=recipe.canvas, head=recipe.head).to(device)
+    detector = Detector(model, canvas=recipe.canvas, head=recipe.head, sparse_head=recipe.sparse_head).to(device)
     rules = protocol_for(None, images.name, None)
     tokenizer = Tokenizer(recipe.evaluate_budget, canvas=recipe.canvas, **recipe.tokenizer_settings)
-    found = run_detector(detector, images, tokenizer, rules.max_detections)
-    metrics = evaluate(images, found.detections, rules).metrics
+    if accelerator is None or accelerator.num_processes == 1:
+        detections = run_detector(detector, images, tokenizer, rules.max_detections).detections
+    else:
+        first, step = accelerator.process_index, accelerator.num_processes
+        share = Subset(images, tuple(range(first, len(images.images), step)))
+        own = run_detector(detector, share, tokenizer, rules.max_detections).detections
+        detections = _joined(gather_object([replace(own, image=first + step * own.image)]))
+        if not accelerator.is_main_process:
+            return {}
+    metrics = evaluate(images, detections, rules).metrics
     return {name: value for name in ("AP", "AP50", "APS") if (value := metrics.get(name)) is not None}
+
+
+def _joined(parts: Sequence[Detections]) -> Detections:
+    """Return the detections of all processes, image by image as one process would have found them."""
+    values: dict[str, Any] = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Detections)
+    }
+    whole = Detections(**values)
+    return whole.take(np.argsort(whole.image, kind="stable"))
