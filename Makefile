@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo quick test fuzz docs screenshots clean
+.PHONY: demo quick test fuzz large docs screenshots clean
 
 demo: .venv/installed
 	.venv/bin/vgtok sample demo/frame.png --seed 89 --truth demo/truth.json
@@ -25,6 +25,10 @@ test: .venv/installed-dev
 # Damaged and hostile inputs of every kind; FUZZ="--minutes 5" and the like change the run, FUZZ=--help lists how.
 fuzz: .venv/installed-dev
 	.venv/bin/python -m tests.fuzz $(FUZZ)
+
+# Detection in a raster of 30,000 x 30,000 px that it makes itself, killed on the way; minutes, and 1 GB of disk.
+large: .venv/installed-dev
+	.venv/bin/python -m tests.large $(LARGE)
 
 # The theme greets every build with a note on another product; the variable silences it.
 docs: .venv/installed-docs

@@ -33,6 +33,7 @@ def test_a_folder_says_what_it_passes_over(photos: Path) -> None:
     said = passed_over_text(inputs.passed_over)
     assert said.startswith("passed over: 2 .heic, 1 .txt, 1 folder, 1 without suffix")
     assert "--recursive" in said
+    assert "pip install 'vgtok[heif]' to read HEIC" in said
     assert passed_over_text({}) == ""
 
 

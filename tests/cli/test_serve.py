@@ -28,7 +28,7 @@ def test_a_model_that_was_named_must_be_there(
     monkeypatch.setattr(hub, "shipped_models", dict)
     with pytest.raises(InputError):
         serve.serve("vgtok-tiny")
-    service = serve._service(None, 0.3)
+    service = serve._service(None, 0.3, "auto", "float32")
     assert service.detector is None
     assert service.without.startswith("the model vgtok-tiny could not be loaded (it is not part of this installation)")
 

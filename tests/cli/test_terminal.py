@@ -51,7 +51,7 @@ def test_help(vgtok: Run, words: tuple[str, ...]) -> None:
     code, printed, _ = vgtok(*words, "--help")
     assert code == 0
     fits(printed)
-    typed = set(printed.replace(",", " ").split())
+    typed = set(printed.replace(",", " ").replace("/", " ").split())
     command = EVERY[words]
     names = [name for parameter in command.params for name in parameter.opts if name.startswith("--")]
     assert "--help" in typed

@@ -1,7 +1,5 @@
 """Sites of a sparse head, and what is computed at them, against dense modules on maps that read the sites."""
 
-from typing import Literal
-
 import pytest
 import torch
 from torch import Tensor
@@ -9,7 +7,7 @@ from torch.nn import functional
 
 from tests.encode.small import frame, partition
 from vgtok.detect.neck import ConvNorm, FeaturePyramid, GroupNorm, UpsampledConv
-from vgtok.detect.sites import Sites, convolve, convolve_enlarged, normalize_groups, sites_of
+from vgtok.detect.sites import SiteRule, Sites, convolve, convolve_enlarged, normalize_groups, sites_of
 from vgtok.detect.transformer import EncoderLayer, cell_centers
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokens import Tokens
@@ -17,6 +15,7 @@ from vgtok.tokenize.tokens import Tokens
 from .small_models import SMALL, small_model
 
 SIZES = [(192, 256), (205, 330)]
+RULES: tuple[SiteRule, ...] = ("roots", "tokens")
 
 
 def some_tokens(size: tuple[int, int]) -> Tokens:
@@ -25,7 +24,7 @@ def some_tokens(size: tuple[int, int]) -> Tokens:
     return tokens
 
 
-def some_sites(size: tuple[int, int], rule: Literal["tokens", "roots"], stride: int = 8) -> Sites:
+def some_sites(size: tuple[int, int], rule: SiteRule, stride: int = 8) -> Sites:
     tokens = some_tokens(size)
     shape = (tokens.extent.rows(CELL) * CELL // stride, tokens.extent.columns(CELL) * CELL // stride)
     sites = sites_of(tokens, stride, shape, torch.device("cpu"), rule)
@@ -57,16 +56,15 @@ def test_only_unsplit_roots_are_left_out(size: tuple[int, int]) -> None:
 
 def test_a_dense_partition_needs_no_sites() -> None:
     tokens = partition(frame(192, 256), 1.0)
-    assert sites_of(tokens, 8, (24, 32), torch.device("cpu")) is None
+    for rule in RULES:
+        assert sites_of(tokens, 8, (24, 32), torch.device("cpu"), rule) is None
     assert sites_of(some_tokens(SIZES[0]), 16, (12, 16), torch.device("cpu")) is None
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("rule", ["tokens", "roots"])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("gradient", [False, True])
-def test_convolutions_equal_those_of_the_map(
-    size: tuple[int, int], rule: Literal["tokens", "roots"], gradient: bool
-) -> None:
+def test_convolutions_equal_those_of_the_map(size: tuple[int, int], rule: SiteRule, gradient: bool) -> None:
     sites = some_sites(size, rule)
     torch.manual_seed(0)
     with torch.set_grad_enabled(gradient):
@@ -105,9 +103,9 @@ def test_where_every_position_is_a_site_the_neck_is_the_dense_one() -> None:
     assert torch.equal(found[1], dense[1])
 
 
-@pytest.mark.parametrize("rule", ["tokens", "roots"])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("gradient", [False, True])
-def test_an_encoder_layer_updates_sites_only(rule: Literal["tokens", "roots"], gradient: bool) -> None:
+def test_an_encoder_layer_updates_sites_only(rule: SiteRule, gradient: bool) -> None:
     sites = some_sites(SIZES[0], rule, stride=4)
     layer = small_model().query_head.transformer.encoder.layers[0]
     assert isinstance(layer, EncoderLayer)

@@ -27,7 +27,9 @@ def model_with_fusion(**changes: object) -> CoDetr:
 
 
 def some_tokens(budget: float) -> Tokens:
-    return partition(IMAGE, budget)
+    tokens = partition(IMAGE, budget)
+    assert budget == 1 or tokens.counts()[64] > 0
+    return tokens
 
 
 def assert_same(found: Prediction, expected: Prediction) -> None:
@@ -90,6 +92,16 @@ def test_padded_grids_and_both_rules_run(grid_multiple: int, rule: Literal["toke
             boxes, scores, _ = model.predict_maps(maps, [(200, 250)], 50, head, sites)[0]
             assert len(boxes) >= 20
             assert torch.cat([boxes.flatten(), scores]).isfinite().all()
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_frame_without_a_split_has_no_site(head: Head) -> None:
+    model, tokens = model_with_fusion(), some_tokens(1 / 16)
+    assert set(tokens.sizes.tolist()) == {64}
+    with torch.inference_mode():
+        boxes, scores, _ = predicted(model, tokens, head, sparse=True)
+    assert len(boxes)
+    assert torch.cat([boxes.flatten(), scores]).isfinite().all()
 
 
 def test_losses_of_a_sparse_head_reach_every_parameter() -> None:

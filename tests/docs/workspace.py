@@ -9,6 +9,9 @@ import torch
 from PIL import Image
 
 from tests.detect.small_models import small_detector
+from tests.slicing.rasters import write_raster
+from tests.slicing.yolo_files import columns
+from tests.slicing.yolo_files import write_yolo as write_yolo_onnx
 from tests.train.rendered_yolo import write_yolo
 from tests.train.small import small_recipe
 from vgtok.data.convert import convert_dataset
@@ -29,6 +32,8 @@ def furnish(folder: Path) -> None:
         (folder / place).mkdir()
     for name in ("frame.jpg", "frame.png", "photo.jpg", "flight/one.tif"):
         Image.fromarray(scenes[0].pixels).save(folder / name)
+    bands = np.moveaxis(np.concatenate([scenes[0].pixels, scenes[0].pixels[..., :1]], axis=2), -1, 0)
+    write_raster(folder / "ortho.tif", bands.astype(np.uint16) * 11)
     for number, scene in enumerate(scenes):
         for place in ("frames", "folder", "images"):
             Image.fromarray(scene.pixels).save(folder / place / f"{number}.jpg")
@@ -59,6 +64,8 @@ def furnish(folder: Path) -> None:
         for box in ((10, 10, 20, 12), (100, 80, 30, 15))
     ]
     (folder / "results.json").write_text(json.dumps(hits))
+    rows = np.array([(8, 20, 24, 30, 0.9, 2), (40, 30, 60, 50, 0.2, 0)], dtype=np.float32)
+    write_yolo_onnx(folder / "yolo.onnx", columns(rows, 80))
     # A model this small only loses by several threads.
     torch.set_num_threads(1)
     save_detector(small_detector(), folder / "model")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pillow_heif
 from PIL import Image
 
 FOLDER = Path(__file__).parent / "seeds"
@@ -13,6 +14,7 @@ FOLDER = Path(__file__).parent / "seeds"
 
 def main() -> None:
     """Encode one picture of 24 x 20 px, each way."""
+    pillow_heif.register_heif_opener()
     pixels = np.random.default_rng(0).integers(0, 256, (5, 6, 4), dtype=np.uint8).repeat(4, axis=0).repeat(4, axis=1)
     rgba = Image.fromarray(pixels)
     rgb = rgba.convert("RGB")
@@ -45,6 +47,11 @@ def main() -> None:
         "rgb.ppm": (rgb, "PPM", {}),
         "bits.pbm": (rgb.convert("1"), "PPM", {}),
         "rgb.jp2": (rgb, "JPEG2000", {}),
+        "rgb.j2k": (rgb, "JPEG2000", {"no_jp2": True}),
+        "rgb.avif": (rgb, "AVIF", {}),
+        "alpha.avif": (rgba, "AVIF", {"quality": 100}),
+        "rgb.heic": (rgb, "HEIF", {}),
+        "exif.heic": (rgba, "HEIF", {"exif": turned}),
         "rgb.ico": (rgb, "ICO", {"sizes": [(16, 16)]}),
         "rgb.pcx": (rgb, "PCX", {}),
         "rgb.tga": (rgb, "TGA", {"compression": "tga_rle"}),

@@ -39,11 +39,11 @@ def served(*arguments: object, errors: Path, shipped: bool = True, warning: str 
     """
     without = "" if shipped else "from vgtok.detect import loading; loading.shipped_models = dict; "
     command = [sys.executable, "-c", f"{without}from vgtok.cli.main import run; run()", "serve"]
-    # One thread: what these models compute only loses by more.
+    # One thread: what these models compute only loses by more. In float32, as the Python API they are held against.
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with errors.open("w") as log:
         process = subprocess.Popen(
-            [*command, *map(str, arguments), "--port", "0", "--json"],
+            [*command, *map(str, arguments), "--port", "0", "--json", "--dtype", "float32"],
             stdout=subprocess.PIPE, stderr=log, text=True, env=environment,
         )  # fmt: skip
         try:

@@ -5,7 +5,16 @@ from dataclasses import replace
 import pytest
 
 from tests.detect.small_models import small_detector
-from vgtok.serve.controls import SAMPLES, YOUR_IMAGE, Controls, ImageSource, default_controls, linked_controls
+from vgtok.serve.controls import (
+    SAMPLES,
+    YOUR_IMAGE,
+    Controls,
+    ImageSource,
+    check_event,
+    default_controls,
+    linked_controls,
+)
+from vgtok.serve.limits import RefusedError
 from vgtok.serve.service import Service, Settings
 
 SERVICE = Service(small_detector(), "small", score_threshold=0.25)
@@ -58,3 +67,26 @@ def test_an_upload_is_read_only_while_it_is_the_image_in_use() -> None:
     assert ImageSource.chosen("/uploads/a.png", YOUR_IMAGE) == ImageSource("/uploads/a.png", None)
     assert ImageSource.chosen("/uploads/a.png", "street") == ImageSource(None, "street")
     assert ImageSource.chosen(None, YOUR_IMAGE).name == YOUR_IMAGE
+
+
+SENT = [None, SAMPLES[0], 40, 0.3, False, 0.2, "tophat", "quadtree"]
+
+
+def test_events_of_the_page_are_taken() -> None:
+    upload = {"path": "/uploads/a.png", "meta": {"_type": "gradio.FileData"}}
+    for data in ([], SENT, [upload, YOUR_IMAGE, None, None, True, None, "entropy", "single_pass"]):
+        check_event(data)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (0, "a.png"), (0, [{"path": "a.png"}]), (0, {"path": None}), (0, {}), (1, "moon"), (1, None), (1, ["street"]),
+        (2, "40"), (2, float("nan")), (2, -1), (2, 10**400), (2, {}), (3, 1.1), (4, None), (4, "yes"), (5, [0.2]),
+        (6, "taste"), (6, {"a": 1}), (7, "axe"), (7, None),
+    ],
+)  # fmt: skip
+def test_events_the_page_does_not_send_are_refused(place: int, value: object) -> None:
+    with pytest.raises(RefusedError, match=r"^request: holds settings that the page does not send$") as refused:
+        check_event([*SENT[:place], value, *SENT[place + 1 :]])
+    assert refused.value.status == 400

@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-from vgtok.data.dataset import image_size
+from vgtok.data.dataset import IMAGE_SUFFIXES, image_size
 from vgtok.errors import InputError
 from vgtok.tokenize.canvas import header_size, read_image
 from vgtok.tokenize.decode import FORMATS
@@ -186,3 +186,51 @@ def test_aerial_tiffs_that_are_not_read_are_described(content: dict[str, int], w
     with pytest.raises(InputError) as error:
         read_image(tmp_path / "scene.tif")
     assert f"scene.tif: {words}" in str(error.value)
+
+
+def _heic(size: tuple[int, int] = (48, 64), **options: object) -> tuple[bytes, np.ndarray]:
+    """A HEIC file without loss, and its pixels; the encoder is used directly, as Pillow must not know the format."""
+    pillow_heif = pytest.importorskip("pillow_heif")
+    pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
+    made = pillow_heif.from_bytes("RGB", size[::-1], pixels.tobytes())
+    buffer = io.BytesIO()
+    made.save(buffer, quality=-1, chroma=444, matrix_coefficients=0, **options)
+    return buffer.getvalue(), pixels
+
+
+def test_heic_is_read_and_pillow_is_left_as_it_was(tmp_path: Path) -> None:
+    data, pixels = _heic()
+    (tmp_path / "a.heic").write_bytes(data)
+    np.testing.assert_array_equal(read_image(tmp_path / "a.heic"), pixels)
+    assert header_size(data) == (64, 48)
+    assert "HEIF" not in Image.OPEN
+
+
+def test_heic_is_turned_upright_once() -> None:
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    data, pixels = _heic(exif=turned.tobytes())
+    # The encoder moves the orientation to the container, where the decoder applies it.
+    np.testing.assert_array_equal(read_image(data), np.rot90(pixels, -1))
+
+
+def test_a_heic_file_cut_short_is_one_sentence() -> None:
+    data, _ = _heic()
+    for end in range(12, len(data) - 1, len(data) // 40):
+        with pytest.raises(InputError, match=r"image bytes: [^\n]+$"):
+            read_image(data[:end])
+
+
+def test_heic_without_the_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    with pytest.raises(InputError, match=r"pip install 'vgtok\[heif\]'"):
+        read_image(b"\0\0\0\x18ftypheic" + bytes(20))
+
+
+@pytest.mark.parametrize(
+    ("kind", "suffix"), [("AVIF", ".avif"), ("GIF", ".gif"), ("JPEG2000", ".jp2"), ("BMP", ".bmp")]
+)
+def test_formats_of_folders_are_read_by_name(kind: str, suffix: str, tmp_path: Path) -> None:
+    Image.fromarray(np.full((20, 24, 3), 120, dtype=np.uint8)).save(tmp_path / f"a{suffix}", kind)
+    assert suffix in IMAGE_SUFFIXES
+    assert np.abs(read_image(tmp_path / f"a{suffix}").astype(int) - 120).max() < 4

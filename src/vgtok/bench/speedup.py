@@ -14,7 +14,7 @@ import torch
 from vgtok.bench.timing import SEED, Cost, frame_pixels, in_own_process, process_peak_megabytes, seconds
 from vgtok.detect.detector import Detector
 from vgtok.detect.loading import load
-from vgtok.detect.sites import SiteRule
+from vgtok.detect.sites import DEFAULT_RULE, SiteRule
 from vgtok.encode.modes import default_threads, peak_megabytes
 from vgtok.encode.plain import plain_modules
 from vgtok.encode.precision import multiplies_bfloat16
@@ -127,7 +127,7 @@ def large_frame_peak(model: str, budget: float) -> float:
     width, height = _LARGE
     pixels = np.tile(render_scene(SEED, width // 4, height // 4).pixels, (4, 4, 1))
     detector = load(model, device="cpu", dtype="float32")
-    _run(detector, fit_canvas(pixels, "native"), Way("float32", budget, "tokens"))
+    _run(detector, fit_canvas(pixels, "native"), Way("float32", budget, DEFAULT_RULE))
     return process_peak_megabytes()
 
 

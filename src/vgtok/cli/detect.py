@@ -18,10 +18,11 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from vgtok.cli import engines, options
-from vgtok.cli.detections import PARTS, Job, Output, Pictures, weights_stamp, write_coco, write_csv
-from vgtok.cli.engines import EngineName, engine_from, model_worker
+from vgtok.cli.detections import GEO_FILES, PARTS, Job, Output, Pictures, weights_stamp, write_coco, write_csv
+from vgtok.cli.engines import EngineName, check_plain_reading, engine_from, model_worker
+from vgtok.cli.frames import Reading
 from vgtok.cli.inputs import Found, absolute_inputs, find_inputs, output_names, passed_over_text
-from vgtok.cli.options import HeadName, print_rows, said_when_interrupted
+from vgtok.cli.options import BudgetOver, HeadName, print_rows, said_when_interrupted
 from vgtok.cli.video import VIDEO_SUFFIXES, Video, check_camera, count_frames, is_video, logged_frames, record_camera
 from vgtok.data.dataset import IMAGE_SUFFIXES, open_annotated
 from vgtok.defaults import DEFAULT_MODEL, DEFAULT_SCORE
@@ -29,6 +30,8 @@ from vgtok.errors import InputError, VGTokError
 from vgtok.files import locked
 from vgtok.parallel import progress_bar
 from vgtok.runs import run_folder
+from vgtok.slicing.geo import check_geo_packages
+from vgtok.slicing.windows import LARGEST_WHOLE
 from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -44,6 +47,7 @@ def detect(
         str, typer.Option("--model", help=f"{options.MODEL_HELP} Also a file of 'vgtok export onnx'.")
     ] = DEFAULT_MODEL,
     budget: options.ModelBudget = None,
+    budget_over: options.BudgetOverOption = BudgetOver.image,
     score_threshold: Annotated[float, typer.Option(help="Leave out detections with a lower score.")] = DEFAULT_SCORE,
     max_detections: Annotated[int, typer.Option(min=1, help="Maximum detections per image or frame.")] = 1000,
     head: options.Head = None,
@@ -52,13 +56,18 @@ def detect(
         list[Output] | None,
         typer.Option(
             metavar="OUTPUT",
-            help="picture, tokens, coco or csv; repeatable (default: picture and coco; with ray coco).",
+            help="picture, tokens, compare, coco, csv, geojson or gpkg; repeatable (default: picture and coco; with "
+            "ray coco).",
         ),
     ] = None,
     track: Annotated[bool, typer.Option("--track", help="Follow objects through videos; count them by class.")] = False,
     truth: Annotated[
         str | None, typer.Option(help="Data set with the images, as in --data, whose annotated boxes to draw too.")
     ] = None,
+    canvas: options.FrameCanvas = None,
+    windows_over: options.WindowsOver = LARGEST_WHOLE,
+    bands: options.Bands = None,
+    value_range: options.ValueRange = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     recursive: options.Recursive = False,
@@ -82,6 +91,13 @@ def detect(
         shards=shards,
         shard_frames=shard_frames,
     )
+    reading = Reading.of(canvas, windows_over, bands, value_range)
+    outputs = frozenset(write or ((Output.picture, Output.coco) if cluster is None else (Output.coco,)))
+    if outputs & GEO_FILES.keys():
+        check_geo_packages()
+    if cluster is not None:
+        streamed = budget_over is BudgetOver.stream
+        check_plain_reading(reading.settings(), *(["budget_over"] if streamed else []), *(outputs & GEO_FILES.keys()))
     errors = Console(stderr=True, soft_wrap=True)
     failed: list[dict[str, str]] = []
 
@@ -106,7 +122,6 @@ def detect(
     if track and not found.cameras and not any(map(is_video, found.files)):
         raise InputError("--track: follows objects through videos, and none of the inputs is one")
     annotated = None if truth is None else open_annotated(truth)
-    outputs = frozenset(write or ((Output.picture, Output.coco) if cluster is None else (Output.coco,)))
     # Check once what would fail for every image: the budget here, the head below.
     if budget is not None:
         Tokenizer(budget=budget)
@@ -121,8 +136,10 @@ def detect(
         "head": head.value if head else detector.head,
         "write": sorted(outputs),
         # Only if asked for, so that runs of earlier versions resume.
+        **({"budget_over": budget_over.value} if budget_over is BudgetOver.stream else {}),
         **({"track": True} if track else {}),
         **({"truth": truth} if truth else {}),
+        **reading.settings(),
         **({"sparse_head": True} if getattr(detector, "sparse_head", False) else {}),
         **({} if (precision := getattr(detector, "precision", "float32")) == "float32" else {"dtype": precision}),
     }
@@ -153,16 +170,27 @@ def detect(
     with locked(out / ".vgtok-lock", out):
         recordings = [record_camera(camera, seconds, out) for camera in found.cameras]
         paths = [*found.files, *recordings]
-        pictures, videos = _detect_all(Job(detector, settings, outputs, out, annotated), paths, fail)
+        pictures, videos = _detect_all(Job(detector, settings, outputs, out, annotated, reading), paths, fail)
         if Output.coco in outputs:
             write_coco(out / "detections.json", _records(pictures))
         if Output.csv in outputs:
             write_csv(out / "detections.csv", _records(pictures), tracked=track)
+        for kind, (name, write_geo) in GEO_FILES.items():
+            if kind in outputs:
+                write_geo(out / name, _records(pictures))
+                nowhere = [row["input"] for row in pictures.rows() if not row["georeferenced"]]
+                if nowhere:
+                    errors.print(f"[yellow]{escape(_without_place(nowhere, name))}[/]", highlight=False)
         _report(pictures, videos, failed, found.passed_over, json_=json_)
     if failed:
         if len(paths) > 1:
             errors.print(f"{_finished(pictures, videos)} frames finished, {len(failed)} inputs could not be")
         raise typer.Exit(1)
+
+
+def _shown_name(row: Mapping[str, Any]) -> str:
+    """Return the name of an input, and below it how it was read if that was not the model's canvas."""
+    return f"{row['input']}\n{row['canvas']}" if row.get("canvas", "").endswith("windows") else str(row["input"])
 
 
 def _opened(
@@ -229,6 +257,12 @@ def _detect_video(video: Video, progress: Progress, task: TaskID) -> None:
         raise problem
 
 
+def _without_place(items: Sequence[str], file: str) -> str:
+    """Return a sentence on images that a geo file cannot hold."""
+    more = f" and {len(items) - 3} more" if len(items) > 3 else ""
+    return f"not in {file}, for lack of a georeference in the file: {', '.join(items[:3])}{more}"
+
+
 def _finished(pictures: Pictures, videos: Sequence[Video]) -> int:
     """Return the number of finished images and frames of this command."""
     return len(pictures.rows()) + sum(len(video.log.entries) for video in videos)
@@ -258,7 +292,7 @@ def _report(
         return
     cells = [
         (
-            row["input"],
+            _shown_name(row),
             f"{row['detections'] / max(row.get('frames', 1), 1):.4g}",
             f"{row['tokens']:.0f}",
             f"{row['retained']:.2%}",
@@ -274,5 +308,9 @@ def _report(
         if "tracks" in clip:
             counts = ", ".join(f"{count} {name}" for name, count in clip["tracks"].items()) or "none"
             console.print(f"{escape(clip['input'])}, objects followed: {escape(counts)}", highlight=False)
+    fitted = sorted({row["canvas"] for row in rows if not row.get("canvas", "windows").endswith("windows")})
+    if fitted:
+        shown = fitted[0] if len(fitted) == 1 else f"{len(fitted)} sizes up to {fitted[-1]}"
+        console.print(f"canvas: {shown} px{'' if len(rows) == 1 else ' where no windows are named'}", highlight=False)
     if resumed:
         console.print(f"{resumed} {'frame was' if resumed == 1 else 'frames were'} finished before this run")

@@ -2,9 +2,9 @@
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vgtok.cli.frames import Reading, WindowLog
 from vgtok.detect.result import record
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import is_there, replacing, stamp, write_bytes
 from vgtok.journal import Journal, is_number
-from vgtok.tokenize.canvas import read_image
+from vgtok.slicing.frames import ArrayFrame, Frame, fit_frame, partition_frame
+from vgtok.slicing.geo import geo_fields, write_geojson, write_geopackage
 from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -27,18 +29,28 @@ if TYPE_CHECKING:
     from vgtok.detect.detector import Detector
     from vgtok.detect.result import Result
     from vgtok.export.runtime import OnnxDetector
+    from vgtok.slicing.stream import StreamBudget
+    from vgtok.slicing.windows import Windows
     from vgtok.tokenize.tokens import Tokens
 
 
 class Output(StrEnum):
-    """Outputs: annotated pictures or videos, with tokens, beside the dense model; one COCO file, one CSV table."""
+    """Outputs: annotated pictures or videos, with tokens, beside the dense model; one COCO, CSV or geo file of all."""
 
     picture = "picture"
     tokens = "tokens"
     compare = "compare"
     coco = "coco"
     csv = "csv"
+    geojson = "geojson"
+    gpkg = "gpkg"
 
+
+GEO_FILES = {
+    Output.geojson: ("detections.geojson", write_geojson),
+    Output.gpkg: ("detections.gpkg", write_geopackage),
+}
+"""Name of the file of each geo output and the function that writes it."""
 
 ENDINGS = {Output.picture: "detections", Output.tokens: "tokens", Output.compare: "compare"}
 """Endings of the annotated files, for the outputs that are written per input."""
@@ -51,7 +63,7 @@ PARTS = ("tokenizer", "encoder", "head")
 class Job:
     """One run of the command: the detector, the settings that results depend on, the outputs and their folder.
 
-    `truth` is the data set whose annotated boxes are drawn too.
+    `truth` is the data set whose annotated boxes are drawn too, `reading` how files are read.
     """
 
     detector: "Detector | OnnxDetector"
@@ -59,58 +71,99 @@ class Job:
     outputs: frozenset[Output]
     out: Path
     truth: "AnnotatedDataset | None" = None
+    reading: Reading = field(default_factory=Reading)
 
     def targets(self, name: str, suffix: str) -> dict[Output, Path]:
         """Return the annotated files of an input, by output."""
         return {kind: self.out / f"{name}.{end}{suffix}" for kind, end in ENDINGS.items() if kind in self.outputs}
 
+    def stream(self, earlier: Iterable[Mapping[str, Any]]) -> "StreamBudget | None":
+        """Return the budget of a stream that begins with the records of `earlier`; None if each image has its own."""
+        if self.settings.get("budget_over") != "stream":
+            return None
+        from vgtok.slicing.stream import StreamBudget
+
+        tokenizer = Tokenizer(budget=self.settings["budget"], canvas=self.detector.canvas)
+        stream = StreamBudget(self.settings["budget"], tokenizer=tokenizer)
+        for entry in earlier:
+            stream.book(entry["retained"])
+        return stream
+
     def detect(
-        self, pixels: NDArray[np.uint8], *, budget: float | None = None, score_threshold: float | None = None
+        self,
+        frame: Frame,
+        *,
+        budget: float | None = None,
+        score_threshold: float | None = None,
+        finished: WindowLog | None = None,
     ) -> "Result":
-        """Run the detector on (H, W, 3) RGB pixels; the arguments replace those of the settings."""
-        return self.detector(
-            pixels,
-            budget=self.settings["budget"] if budget is None else budget,
-            max_detections=self.settings["max_detections"],
-            score_threshold=self.settings["score_threshold"] if score_threshold is None else score_threshold,
-            head=self.settings["head"],
-        )
+        """Run the detector on a frame; budget and threshold replace those of the settings.
+
+        `finished` holds the windows of the frame that an earlier run finished.
+        """
+        windows = self.windows(frame)
+        choices: dict[str, Any] = {
+            "budget": self.settings["budget"] if budget is None else budget,
+            "max_detections": self.settings["max_detections"],
+            "score_threshold": self.settings["score_threshold"] if score_threshold is None else score_threshold,
+            "head": self.settings["head"],
+        }
+        canvas = self.reading.fitted(self.detector.canvas) if windows is None else windows
+        on_frame = getattr(self.detector, "on_frame", None)
+        if on_frame is None:
+            if self.reading.canvas is not None:
+                raise InputError("--canvas: this model reads images of one size only; leave the option out")
+            return self.detector(frame.read(0, 0, frame.height, frame.width)[0], **choices)
+        if windows is None and isinstance(frame, ArrayFrame):
+            read: Callable[..., Result] = self.detector
+            return read(frame.pixels, canvas=canvas, **choices)
+        result: Result = on_frame(frame, canvas=canvas, finished=finished, **choices)
+        return result
+
+    def windows(self, frame: Frame) -> "Windows | None":
+        """Return the windows a frame is read by; None if it is fitted to a canvas, as every one for an ONNX file is."""
+        return self.reading.windows(frame, self.detector.canvas) if hasattr(self.detector, "on_frame") else None
 
     def draw(
         self,
-        pixels: NDArray[np.uint8],
+        frame: Frame,
         entry: Mapping[str, Any],
         kind: Output,
         tokens: "Tokens | None" = None,
         path: Path | None = None,
     ) -> "Image.Image":
-        """Return the pixels annotated with a record; without `tokens` they are computed again.
+        """Return the frame annotated with a record; without `tokens` they are computed again.
 
         `path` is the image file, whose annotated boxes are drawn if the job has them.
         """
         from vgtok.show.boxes import side_by_side
 
-        picture: Any = pixels
+        picture: Any = frame.picture()
         if kind is Output.tokens:
             if tokens is None:
-                tokens = Tokenizer(budget=self.settings["budget"], canvas=self.detector.canvas)(pixels)
-            picture = tokens.overlay(pixels)
-        drawn = self._annotated(picture, pixels.shape[1], entry["objects"], path)
+                # What was kept of an image is its own exact budget.
+                streamed = self.settings.get("budget_over") == "stream"
+                budget = entry["retained"] if streamed else self.settings["budget"]
+                reader = Tokenizer(budget=budget, canvas=self.reading.fitted(self.detector.canvas))
+                whole = self.windows(frame) is None
+                tokens = (fit_frame(frame, reader)[1] if whole else partition_frame(frame, reader)).tokens
+            picture = tokens.overlay(picture)
+        drawn = self._annotated(picture, frame.width, entry["objects"], path)
         if kind is not Output.compare:
             return drawn
-        dense = record("", self.detect(pixels, budget=1.0))
-        other = self._annotated(picture, pixels.shape[1], dense["objects"], path)
+        dense = record("", self.detect(frame, budget=1.0))
+        other = self._annotated(picture, frame.width, dense["objects"], path)
         return side_by_side([other, drawn], [_caption("dense", dense), _caption("budget", entry)])
 
     def write_pictures(
-        self, pixels: NDArray[np.uint8], entry: Mapping[str, Any], tokens: "Tokens", name: str, path: Path
+        self, frame: Frame, entry: Mapping[str, Any], tokens: "Tokens", name: str, path: Path
     ) -> list[str]:
         """Write the annotated pictures of one image as `name`, and return their names."""
         from vgtok.detect.result import picture_bytes
 
         targets = self.targets(name, ".jpg")
         for kind, target in targets.items():
-            write_bytes(target, picture_bytes(self.draw(pixels, entry, kind, tokens, path), target))
+            write_bytes(target, picture_bytes(self.draw(frame, entry, kind, tokens, path), target))
         return [str(target) for target in targets.values()]
 
     def _annotated(
@@ -233,6 +286,7 @@ class Pictures:
     def __init__(self, job: Job, folders: AbstractSet[Path]) -> None:
         self.job = job
         self.journal = Journal(job.out / "journal.jsonl", job.settings, partial(_is_current, folders=folders))
+        self.stream = job.stream(self.journal.entries.values())
         self.resumed = 0
         self.items: list[str] = []
 
@@ -243,16 +297,29 @@ class Pictures:
             self.resumed += 1
             return
         seen = stamp(path)
-        pixels = read_image(path)
-        # An image that exhausts memory or a kernel does not affect the next one.
-        try:
-            result = self.job.detect(pixels)
-        except (VGTokError, RuntimeError, MemoryError) as error:
-            raise InputError(f"{item}: {error}") from None
-        entry = record(item, result)
-        files = self.job.write_pictures(pixels, entry, result.tokens, name, path)
+        with self.job.reading.opened(path) as frame:
+            # A large frame is looked at coarsely for its share.
+            budget = None if self.stream is None else self.stream.share(frame.picture())
+            log = None
+            if self.job.windows(frame) is not None:
+                settings = {**self.job.settings, "source": str(path.absolute()), "stamp": seen, "share": budget}
+                log = WindowLog(self.job.out / f"{name}.windows.jsonl", settings)
+            # An image that exhausts memory or a kernel does not affect the next one.
+            try:
+                result = self.job.detect(frame, budget=budget, finished=log)
+            except (VGTokError, RuntimeError, MemoryError) as error:
+                if log is not None and not len(log):
+                    log.remove()
+                raise InputError(str(error) if str(error).startswith(str(path)) else f"{item}: {error}") from None
+            entry = record(item, result)
+            place = getattr(frame, "place", None)
+            if place is not None:
+                entry["geo"] = geo_fields(place)
+            files = self.job.write_pictures(frame, entry, result.tokens, name, path)
         self.journal.add(item, {"stamp": seen, "source": str(path.absolute()), "written": files, **entry})
         self.items.append(item)
+        if log is not None:
+            log.remove()
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for every finished file of this command."""
@@ -261,7 +328,8 @@ class Pictures:
             {
                 "input": item,
                 "detections": len(entry["objects"]),
-                **{key: entry[key] for key in ("tokens", "retained", "ms", "written")},
+                "georeferenced": "geo" in entry,
+                **{key: entry[key] for key in ("canvas", "tokens", "retained", "ms", "written") if key in entry},
             }
             for item, entry in found
         ]

@@ -77,6 +77,12 @@ def engine_from(
     return Engine(address or LOCAL, workers, Worker.parse(worker or "", default()))
 
 
+def check_plain_reading(settings: Mapping[str, Any], *others: str) -> None:
+    """Refuse what only the local engine does: other ways to read frames, budgets over a stream, geo files."""
+    for name in (*settings, *others):
+        raise InputError(f"--engine ray: does not take '{name.replace('_', '-')}'; run it with --engine local")
+
+
 def plain_worker() -> "Worker":
     """Return the size of a worker that runs no model."""
     from vgtok.scale.cluster import Worker

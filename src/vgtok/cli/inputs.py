@@ -66,7 +66,7 @@ def passed_over_text(passed_over: Mapping[str, int]) -> str:
     )
     ways = ["--recursive reads folders inside folders"] if FOLDERS in passed_over else []
     if passed_over.keys() & {".heic", ".heif"}:
-        ways.append("convert HEIC to JPEG")
+        ways.append("pip install 'vgtok[heif]' to read HEIC")
     return f"passed over: {listed}{''.join(f'; {way}' for way in ways)}"
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from vgtok import __version__
-from vgtok.cli import bench, convert, detect, evaluate, models, serve, study, tokenize, train
+from vgtok.cli import bench, convert, detect, evaluate, models, serve, slice, study, tokenize, train
 from vgtok.cli.verbs import Verbs
 from vgtok.errors import RunInterruptedError, VGTokError, missing_package
 
@@ -18,6 +18,7 @@ app = Verbs(pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.command("tokenize")(tokenize.tokenize)
 app.command("calibrate")(tokenize.calibrate)
 app.command("detect")(detect.detect)
+app.command("slice")(slice.slice_)
 app.command("evaluate")(evaluate.evaluate)
 app.command("train")(train.train)
 app.command("finetune")(train.finetune)

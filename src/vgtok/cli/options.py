@@ -24,11 +24,22 @@ class HeadName(StrEnum):
     atss = "atss"
 
 
+class BudgetOver(StrEnum):
+    """What a budget holds for: every image, or the mean over a stream of them."""
+
+    image = "image"
+    stream = "stream"
+
+
 MODEL_HELP = "A shipped model, a saved model's folder, a Co-DETR checkpoint or a hub name."
 
 Budget = Annotated[float | None, typer.Option(help="Share of the dense grid to keep, exactly.")]
 ModelBudget = Annotated[
     float | None, typer.Option(help="Share of the dense grid to keep; 1 is dense (default: the model's).")
+]
+BudgetOverOption = Annotated[
+    BudgetOver,
+    typer.Option("--budget-over", help="image: each has the budget; stream: their mean has, busy ones get more."),
 ]
 Percentile = Annotated[float | None, typer.Option(help="Score threshold, as a percentile of the image's own scores.")]
 Table = Annotated[
@@ -40,6 +51,25 @@ GateName = Annotated[str, typer.Option("--gate", help="Gate statistic, e.g. lamb
 Splitter = Annotated[str, typer.Option(help="quadtree (16/32/64 px) or single_pass (16/32 px).")]
 CanvasOption = Annotated[
     str, typer.Option("--canvas", help="Canvas to resize images to, as WIDTHxHEIGHT, or 'native' for no resizing.")
+]
+FrameCanvas = Annotated[
+    str | None,
+    typer.Option(
+        "--canvas",
+        help="Canvas to resize images to, as WIDTHxHEIGHT; 'native' for no resizing; 'windows' to read at full "
+        "resolution in parts (default: the model's canvas, windows for large images).",
+    ),
+]
+WindowsOver = Annotated[
+    int, typer.Option(min=1, metavar="PX", help="Read images by windows if a side is longer than this.")
+]
+Bands = Annotated[str | None, typer.Option(help="Bands of geo rasters to read as red, green and blue, e.g. 4,3,2.")]
+ValueRange = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LOW,HIGH",
+        help="Values that become black and white, e.g. 0,3000, or percentiles (default: 2%,98% unless 8-bit).",
+    ),
 ]
 Workers = Annotated[int | None, typer.Option(help="Number of processes (default: one per core).")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -56,7 +86,7 @@ SparseHead = Annotated[
     bool | None,
     typer.Option(
         "--sparse-head/--dense-head",
-        help="Compute fewer positions of the head for coarse tokens, or all (default: the model's).",
+        help="Leave unsplit 64-px roots out of the head's finest level, or not (default: the model's).",
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, cuda:N or mps.")]
@@ -126,7 +156,7 @@ def tokenizer_from(
     scorer: str,
     gate: str,
     splitter: str,
-    canvas: str,
+    canvas: CanvasSize,
 ) -> Tokenizer:
     """Return the tokenizer these options describe; the default budget without --budget and --percentile."""
     settings: dict[str, Any] = {
@@ -134,7 +164,7 @@ def tokenizer_from(
         "scorer": scorer,
         "gate": gate,
         "splitter": splitter,
-        "canvas": canvas_size(canvas),
+        "canvas": canvas,
     }
     if table is not None:
         if budget is None or percentile is not None:

@@ -30,6 +30,8 @@ from vgtok.scale.places import PARQUET, is_address
 from vgtok.scale.shards import ShardRun, run_shards
 from vgtok.scale.sources import LIST, find_frames
 from vgtok.scale.tasks import DetectTask, Pixels, Row, ScoreTask, SweepTask, Task, TokenizeTask
+from vgtok.slicing.frames import ArrayFrame
+from vgtok.slicing.windows import LARGEST_WHOLE
 from vgtok.tokenize.calibrate import Sweep, merged_table
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -79,6 +81,7 @@ class WrittenTokens:
 def tokenize_frames(
     images: Sequence[str],
     tokenizer: Tokenizer,
+    longest: int | None,
     outputs: set[Output],
     engine: Engine,
     shards: str | None,
@@ -100,15 +103,17 @@ def tokenize_frames(
             "tokenize", _absolute(images), {**asdict(tokenizer), **settings, "recursive": recursive, "engine": "ray"}
         )
     with locked(out / ".vgtok-lock", out):
-        task = TokenizeTask(tokenizer, WrittenTokens(frozenset(outputs), out.absolute()) if outputs else None)
+        files = WrittenTokens(frozenset(outputs), out.absolute()) if outputs else None
+        task = TokenizeTask(tokenizer, files, longest)
         run = run_verb("tokenizing", task, pieces, shards or str(out / "shards"), engine, shard_frames, settings)
 
         def done() -> Iterator[Row]:
             counts = ("size_16", "size_32", "size_64")
-            for row in run.rows(["frame", "error", "tokens", "dense", *counts, "written"]):
+            for row in run.rows(["frame", "error", "width", "height", "tokens", "dense", *counts, "written"]):
                 if row["error"] is None:
                     yield {
                         "image": row["frame"],
+                        "canvas": f"{row['width']} x {row['height']}",
                         "tokens": row["tokens"],
                         "dense": row["dense"],
                         "retained": row["tokens"] / row["dense"],
@@ -157,7 +162,9 @@ class DrawnDetections:
     ) -> list[str]:
         """Write the pictures of one frame, and return their names."""
         job = Job(detector, self.settings, self.outputs, self.out, self.truth)
-        return job.write_pictures(pixels, record(frame.item, result), result.tokens, frame.label, Path(frame.place))
+        return job.write_pictures(
+            ArrayFrame(pixels), record(frame.item, result), result.tokens, frame.label, Path(frame.place)
+        )
 
 
 def detect_frames(
@@ -191,6 +198,7 @@ def detect_frames(
         dtype,
         settings.get("sparse_head", False),
         DrawnDetections(settings, outputs, out.absolute(), truth),
+        LARGEST_WHOLE,
     )
     with locked(out / ".vgtok-lock", out):
         run = run_verb("detecting", task, pieces, shards or str(out / "shards"), engine, shard_frames, settings)
@@ -199,9 +207,14 @@ def detect_frames(
         if DetectOutput.csv in outputs:
             write_csv(out / "detections.csv", _records(run))
         _tell_failures(run, failed, fail, "input")
-        kept = ("tokens", "retained", "ms", "written")
+        kept = ("canvas", "tokens", "retained", "ms", "written")
         rows = (
-            {"input": row["item"], "detections": len(row["objects"]), **{key: row[key] for key in kept}}
+            {
+                "input": row["item"],
+                "detections": len(row["objects"]),
+                "georeferenced": False,
+                **{key: row[key] for key in kept},
+            }
             for row in _records(run)
         )
         if json_:

@@ -61,7 +61,7 @@ def study(
         list[str] | None,
         typer.Option(
             help="For accuracy studies: a model's folder, file, shipped or hub name (default: vgtok-tiny). Repeatable "
-            "for dense-epochs, which also takes a folder of checkpoints."
+            "for dense-epochs, which also takes a folder of checkpoints, and for slicer, which also takes YOLO files."
         ),
     ] = None,
     limit: Annotated[
@@ -77,6 +77,10 @@ def study(
     ] = None,
     dtype: Annotated[
         str | None, typer.Option(help="For accuracy studies: float32, float16 or bfloat16 (default: float32).")
+    ] = None,
+    map_: Annotated[
+        list[str] | None,
+        typer.Option("--map", help="For slicer: DATA=MODEL+MODEL, classes that stand for one of the data; repeatable."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -112,6 +116,7 @@ def study(
         "head": head,
         "device": device,
         "dtype": dtype,
+        "map": map_,
     }
     _check_options(chosen, [option for option, value in given.items() if value])
     # With an image of the user's own no data set is opened, unless one is named.
@@ -129,6 +134,7 @@ def study(
         head.value if head else None,
         device or "auto",
         dtype or "float32",
+        tuple(map_ or ()),
         mapper,
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -17,20 +17,26 @@ from rich.console import Console
 from rich.markup import escape
 
 from vgtok.cli import engines, options
-from vgtok.cli.engines import EngineName, engine_from, plain_worker
+from vgtok.cli.engines import EngineName, check_plain_reading, engine_from, plain_worker
+from vgtok.cli.frames import Reading
 from vgtok.cli.inputs import absolute_inputs, find_inputs, output_names, passed_over_text
 from vgtok.cli.options import console_table, print_rows, said_when_interrupted
 from vgtok.data.dataset import IMAGE_SUFFIXES, open_dataset
-from vgtok.errors import BudgetError, VGTokError
+from vgtok.defaults import DEFAULT_CANVAS
+from vgtok.errors import BudgetError, InputError, VGTokError
 from vgtok.files import is_there, locked, stamp, write_bytes, write_text
 from vgtok.journal import Journal, is_number
 from vgtok.parallel import default_workers, progress_bar
 from vgtok.runs import run_folder
+from vgtok.slicing.frames import ArrayFrame, Frame, fit_frame, partition_frame
+from vgtok.slicing.windows import LARGEST_WHOLE
 from vgtok.tokenize.calibrate import RANKS, Sweep, measure_table
-from vgtok.tokenize.canvas import read_image
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
 from vgtok.tokenize.tokens import Tokens
+
+if TYPE_CHECKING:
+    from vgtok.slicing.stream import StreamBudget
 
 _SHOWN_BUDGETS = (0.8, 0.7, 0.6, 0.4, 0.2)
 
@@ -47,13 +53,17 @@ class Output(StrEnum):
 def tokenize(
     images: Annotated[list[str], typer.Argument(help="Image files, folders or globs.")],
     budget: options.Budget = None,
+    budget_over: options.BudgetOverOption = options.BudgetOver.image,
     percentile: options.Percentile = None,
     table: options.Table = None,
     rank: options.Rank = SHIPPED_RANK,
     scorer: options.ScorerName = "tophat",
     gate: options.GateName = "lambda_min",
     splitter: options.Splitter = "quadtree",
-    canvas: options.CanvasOption = options.CANVAS_TEXT,
+    canvas: options.FrameCanvas = None,
+    windows_over: options.WindowsOver = LARGEST_WHOLE,
+    bands: options.Bands = None,
+    value_range: options.ValueRange = None,
     write: Annotated[
         list[Output] | None,
         typer.Option(metavar="OUTPUT", help="Per image: picture (default; with ray none), npz or json; repeatable."),
@@ -69,7 +79,6 @@ def tokenize(
     json_: options.Json = False,
 ) -> None:
     """Partition images into tokens of 16, 32 and 64 px, at a budget of 40% by default; the same command resumes."""
-    tokenizer = options.tokenizer_from(budget, percentile, table, rank, scorer, gate, splitter, canvas)
     cluster = engine_from(
         engine,
         plain_worker,
@@ -79,6 +88,12 @@ def tokenize(
         shards=shards,
         shard_frames=shard_frames,
     )
+    reading = Reading.of(canvas, windows_over, bands, value_range)
+    fitted = reading.fitted(DEFAULT_CANVAS)
+    tokenizer = options.tokenizer_from(budget, percentile, table, rank, scorer, gate, splitter, fitted)
+    streamed = budget_over is options.BudgetOver.stream
+    if streamed and tokenizer.budget is None:
+        raise InputError("--budget-over: a stream needs --budget, without --percentile and --table")
     done: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
     errors = Console(stderr=True, soft_wrap=True)
@@ -91,9 +106,14 @@ def tokenize(
     if cluster is not None:
         from vgtok.cli.scaled import tokenize_frames
 
+        fits = isinstance(reading.canvas, tuple) or reading.canvas == "native"
+        unread = {name: value for name, value in reading.settings().items() if name != "canvas" or not fits}
+        check_plain_reading(unread, *(["budget_over"] if streamed else []))
+
         tokenize_frames(
             images,
             tokenizer,
+            None if fits else LARGEST_WHOLE,
             outputs,
             cluster,
             shards,
@@ -110,11 +130,13 @@ def tokenize(
         errors.print(f"[yellow]{escape(said)}[/]", highlight=False)
     if found.files:
         outputs = outputs or {Output.picture}
-        settings = {**asdict(tokenizer), "write": sorted(outputs)}
+        settings = {**asdict(tokenizer), **reading.settings(), "write": sorted(outputs)}
+        # Only if asked for, so that runs of earlier versions resume.
+        settings |= {"budget_over": "stream"} if streamed else {}
         if out is None:
             out = run_folder("tokenize", absolute_inputs(images), {**settings, "recursive": recursive})
         with locked(out / ".vgtok-lock", out):
-            _tokenize_all(found.files, _Job(tokenizer, settings, outputs, out), done, fail)
+            _tokenize_all(found.files, _Job(tokenizer, settings, outputs, out, reading), done, fail)
     if json_:
         print(json.dumps({"out": out and str(out), "images": done, "failed": failed, "passed_over": found.passed_over}))
     elif done:
@@ -133,6 +155,7 @@ class _Job:
     settings: Mapping[str, Any]
     outputs: set[Output]
     out: Path
+    reading: Reading
 
 
 def _tokenize_all(
@@ -141,6 +164,7 @@ def _tokenize_all(
     """Tokenize the files that are not in the journal of the folder; add the row of every file to `done`."""
     journal = Journal(job.out / "journal.jsonl", job.settings, _is_row)
     names = output_names(paths)
+    stream = _stream(job, journal)
 
     def kept() -> str:
         return f"{len(done)} of {len(paths)} images are finished and kept in {job.out}; run the same command to go on"
@@ -156,7 +180,7 @@ def _tokenize_all(
                     or not all(map(is_there, map(Path, entry["written"])))
                 ):
                     seen = stamp(path)
-                    entry = {**_tokenize_file(path, names[path], job), "stamp": seen}
+                    entry = {**_tokenize_file(path, names[path], job, stream), "stamp": seen}
                     journal.add(item, entry)
                 done.append({key: value for key, value in entry.items() if key not in ("item", "stamp")})
             except VGTokError as error:
@@ -178,16 +202,32 @@ def _is_row(entry: Mapping[str, Any]) -> bool:
     )
 
 
-def _tokenize_file(path: Path, name: str, job: _Job) -> dict[str, Any]:
-    image = read_image(path)
-    tokens = job.tokenizer(image)
+def _stream(job: _Job, journal: Journal) -> "StreamBudget | None":
+    """Return the budget over the stream that the journal begins; None if each image has its own."""
+    if "budget_over" not in job.settings:
+        return None
+    from vgtok.slicing.stream import StreamBudget
+
+    assert job.tokenizer.budget is not None
+    stream = StreamBudget(job.tokenizer.budget, tokenizer=job.tokenizer)
+    for entry in journal.entries.values():
+        stream.book(entry["retained"])
+    return stream
+
+
+def _tokenize_file(path: Path, name: str, job: _Job, stream: "StreamBudget | None") -> dict[str, Any]:
+    with job.reading.opened(path) as frame:
+        windowed = job.reading.windows(frame, DEFAULT_CANVAS) is not None
+        tokens = _tokens(frame, path, job.tokenizer, stream, windowed=windowed)
+        picture = frame.picture() if Output.picture in job.outputs else None
     return {
         "image": str(path),
+        "canvas": "windows" if windowed else f"{tokens.width} x {tokens.height}",
         "tokens": len(tokens),
         "dense": tokens.dense,
         "retained": tokens.retained,
         "counts": {str(size): count for size, count in tokens.counts().items()},
-        "written": write_tokens(tokens, image, name, job.outputs, job.out),
+        "written": write_tokens(tokens, picture, name, job.outputs, job.out),
     }
 
 
@@ -202,6 +242,18 @@ def write_tokens(tokens: Tokens, image: Any, name: str, outputs: Iterable[Output
             write_bytes(target, _png(tokens, image) if output is Output.picture else _npz(tokens))
         written.append(str(target))
     return written
+
+
+def _tokens(frame: Frame, path: Path, tokenizer: Tokenizer, stream: "StreamBudget | None", *, windowed: bool) -> Tokens:
+    if isinstance(frame, ArrayFrame) and not windowed:
+        return tokenizer(frame.pixels) if stream is None else stream(frame.pixels)
+    if stream is not None:
+        # A large frame is looked at coarsely for its share.
+        tokenizer = replace(tokenizer, budget=stream.share(frame.picture()))
+    try:
+        return (partition_frame(frame, tokenizer) if windowed else fit_frame(frame, tokenizer)[1]).tokens
+    except VGTokError as error:
+        raise InputError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
 
 
 def _png(tokens: Tokens, image: Any) -> bytes:
@@ -219,7 +271,7 @@ def _npz(tokens: Tokens) -> bytes:
 def _print_summary(done: list[dict[str, Any]], out: Path) -> None:
     rows = [
         (
-            Path(row["image"]).name,
+            Path(row["image"]).name + ("\nby windows" if row.get("canvas") == "windows" else ""),
             str(row["tokens"]),
             str(row["dense"]),
             f"{row['retained']:.2%}",

@@ -1,6 +1,7 @@
-"""Groups of commands whose help shows a type beside options that take a value, and none beside flags."""
+"""Groups of commands whose help is narrow: no type beside flags, and a flag and its opposite in one column."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import typer
@@ -15,6 +16,11 @@ class Verb(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         """Return arguments and options, --help among them."""
         return _without_type_of_flags(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        with _opposites_in_one_column(self.params):
+            super().format_help(ctx, formatter)
 
 
 class VerbGroup(TyperGroup):
@@ -42,3 +48,17 @@ def _without_type_of_flags(parameters: list[Any]) -> list[Any]:
         if getattr(parameter, "is_flag", False):
             parameter.metavar = ""
     return parameters
+
+
+@contextmanager
+def _opposites_in_one_column(parameters: list[Any]) -> Iterator[None]:
+    """Show --yes and --no as --yes / --no: a column of the table for the few that have an opposite is too wide."""
+    pairs = [(parameter, parameter.opts, parameter.secondary_opts) for parameter in parameters]
+    for parameter, names, opposites in pairs:
+        if opposites:
+            parameter.opts, parameter.secondary_opts = [" / ".join((*names, *opposites))], []
+    try:
+        yield
+    finally:
+        for parameter, names, opposites in pairs:
+            parameter.opts, parameter.secondary_opts = names, opposites

@@ -17,6 +17,7 @@ from vgtok.detect.result import record
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import stamp
 from vgtok.journal import Journal, read_entries, read_header
+from vgtok.slicing.frames import ArrayFrame
 
 if TYPE_CHECKING:
     from vgtok.detect.tracking import Tracker
@@ -202,6 +203,7 @@ class Video:
         path = job.out / f"{name}{LOG_SUFFIX}"
         self.log = Journal(path, header, is_record, number_field=_NUMBER, restart=True)
         self.resumed = len(self.log.entries)
+        self.stream = job.stream(self.log.entries.values())
         self.targets = job.targets(name, ".mp4")
         self.tracks = _resumed_tracks(job, self.log) if job.settings.get("track") else None
         if not self.resumed:
@@ -221,12 +223,14 @@ class Video:
 
     def _record(self, pixels: NDArray[np.uint8], item: str) -> dict[str, Any]:
         """Detect in the next frame; return its record, with identities if the run tracks."""
+        budget = None if self.stream is None else self.stream.share(pixels)
         if self.tracks is None:
-            return record(item, self.job.detect(pixels))
+            return record(item, self.job.detect(ArrayFrame(pixels), budget=budget))
         from vgtok.detect.tracking import UNTRACKED, WEAK_SCORE
 
         least = self.job.settings["score_threshold"]
-        entry = record(item, self.job.detect(pixels, score_threshold=min(least, WEAK_SCORE)))
+        frame = ArrayFrame(pixels)
+        entry = record(item, self.job.detect(frame, budget=budget, score_threshold=min(least, WEAK_SCORE)))
         # The rounded values of the record, so that replaying the log gives the same tracks.
         objects = entry["objects"]
         boxes, labels = object_corners(objects), np.array([row["label"] for row in objects], dtype=np.int64)
@@ -277,7 +281,7 @@ class Video:
             frame = next(frames, None)
             if frame is None:
                 raise InputError(f"{self.path}: has fewer frames than when it was first read; delete {self.log.path}")
-            yield np.asarray(self.job.draw(frame.pixels, entry, kind), dtype=np.uint8)
+            yield np.asarray(self.job.draw(ArrayFrame(frame.pixels), entry, kind), dtype=np.uint8)
             advance()
 
     def _remove_outdated(self) -> None:

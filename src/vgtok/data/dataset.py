@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,10 +24,16 @@ from vgtok.tokenize.canvas import header_size
 
 SPECS = ("visdrone:DIR", "aitodv2:DIR", "coco:JSON:IMAGES", "yolo:YAML")
 
+_HEIC_SUFFIXES = (".heic", ".heif", ".hif")
+
 IMAGE_SUFFIXES = frozenset(
-    {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp", ".jp2", ".j2k", ".gif", ".avif", ".ppm", ".pgm", ".pnm"}
+    {
+        *(".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp", ".jp2", ".j2k", ".gif", ".avif"),
+        *(".ppm", ".pgm", ".pnm"),
+        *(_HEIC_SUFFIXES if find_spec("pillow_heif") else ()),
+    }
 )
-"""Endings of the formats that `vgtok.tokenize.decode` reads."""
+"""Endings of the formats that `vgtok.tokenize.decode` reads here; HEIC with the extra [heif] alone."""
 
 _NAMED_AT_ONCE = 3
 """Problems of one kind that a summary lists; further ones are only counted."""

@@ -5,9 +5,10 @@ It hides the canvas, the tokens and batching. The budget is an argument of each 
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -16,11 +17,14 @@ import torch
 from torch import Tensor
 
 from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS, DEFAULT_SCORE
+from vgtok.detect.by_windows import detect_by_windows, detect_fitted
 from vgtok.detect.config import MAX_DETECTIONS, Auxiliary, Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.result import Result, Timings, read_images
 from vgtok.encode.precision import convert_weights, dtype_name, find_device, find_dtype, running_in
 from vgtok.errors import InputError
+from vgtok.slicing.frames import ArrayFrame, Frame
+from vgtok.slicing.windows import CanvasChoice, WindowFound, fitted_canvas, windows_for
 from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, fit_canvas
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -165,6 +169,7 @@ class Detector:
         head: Head | None = None,
         sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
+        canvas: CanvasChoice | None = None,
     ) -> list[Result]: ...
 
     @overload
@@ -179,6 +184,7 @@ class Detector:
         head: Head | None = None,
         sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
+        canvas: CanvasChoice | None = None,
     ) -> Result: ...
 
     def __call__(
@@ -192,23 +198,88 @@ class Detector:
         head: Head | None = None,
         sparse_head: bool | None = None,
         value_range: tuple[float, float] | None = None,
+        canvas: CanvasChoice | None = None,
     ) -> Result | list[Result]:
         """Detect objects in one image, or in a list of images of any sizes as one batch.
 
         Give either `budget`, the share of the dense grid each image is read at [default: the model's], or a
         `tokenizer` of your own, whose canvas is then used. A budget of 1 runs the dense model. `head` selects the head
-        that predicts [default: the model's]. With `sparse_head` the head computes as many positions of its finest level
-        for a coarse token as for a fine one [default: the model's]. Detections below `score_threshold` are left out; 0
+        that predicts [default: the model's]. With `sparse_head` the head leaves out the positions of its finest level
+        in unsplit 64-px roots [default: the model's]. Detections below `score_threshold` are left out; 0
         keeps all, as evaluation does. `value_range` is the (low, high) of black and white; floats need it.
+
+        `canvas` says how images are read [default: fitted to the model's canvas, but by windows if a side exceeds 4096
+        px]. By windows, the budget is spent over the whole image, and `max_detections` holds in each window.
         """
-        if budget is not None and tokenizer is not None:
-            raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
-        reader = tokenizer or Tokenizer(self.budget if budget is None else budget, canvas=self.canvas)
+        for name, value in (("budget", budget), ("canvas", canvas)):
+            if value is not None and tokenizer is not None:
+                raise InputError(f"{name}: a tokenizer brings its own; give either {name}= or tokenizer=")
         chosen = self.model.check_head(head or self.head)
         pixels = read_images(images, max_detections, value_range)
         sparse = self.sparse_head if sparse_head is None else sparse_head
-        results = self._detect(pixels, reader, max_detections, score_threshold, chosen, sparse)
+        share = self.budget if budget is None else budget
+        windows = [None if tokenizer else windows_for(canvas, self.canvas, image.shape) for image in pixels]
+        reader = tokenizer or Tokenizer(share, canvas=fitted_canvas(canvas, self.canvas))
+        whole = [image for image, parts in zip(pixels, windows, strict=True) if parts is None]
+        fits = iter(self._detect(whole, reader, max_detections, score_threshold, chosen, sparse))
+        predict = partial(
+            self._predict_one,
+            max_detections=max_detections,
+            score_threshold=score_threshold,
+            head=chosen,
+            sparse_head=sparse,
+        )
+        results = [
+            next(fits)
+            if parts is None
+            else detect_by_windows(ArrayFrame(image), parts, reader, predict, {}, self.names)
+            for image, parts in zip(pixels, windows, strict=True)
+        ]
         return results if isinstance(images, list | tuple) else results[0]
+
+    def on_frame(
+        self,
+        frame: Frame,
+        *,
+        budget: float | None = None,
+        max_detections: int = MAX_DETECTIONS,
+        score_threshold: float = DEFAULT_SCORE,
+        head: Head | None = None,
+        sparse_head: bool | None = None,
+        canvas: CanvasChoice | None = None,
+        finished: MutableMapping[int, WindowFound] | None = None,
+    ) -> Result:
+        """Detect in a frame that is read in parts, such as a raster file; pixels without data take no budget.
+
+        The arguments are those of a call. `finished` holds the windows that an earlier call finished, by number; every
+        further one is added to it.
+        """
+        predict = partial(
+            self._predict_one,
+            max_detections=max_detections,
+            score_threshold=score_threshold,
+            head=self.model.check_head(head or self.head),
+            sparse_head=self.sparse_head if sparse_head is None else sparse_head,
+        )
+        reader = Tokenizer(self.budget if budget is None else budget, canvas=fitted_canvas(canvas, self.canvas))
+        windows = windows_for(canvas, self.canvas, (frame.height, frame.width))
+        if windows is None:
+            return detect_fitted(frame, reader, predict)
+        return detect_by_windows(frame, windows, reader, predict, {} if finished is None else finished, self.names)
+
+    def _predict_one(
+        self,
+        image: Pixels,
+        canvas: Canvas,
+        tokens: Tokens,
+        *,
+        max_detections: int,
+        score_threshold: float,
+        head: Head,
+        sparse_head: bool,
+    ) -> Result:
+        """Return the result of one image on its canvas."""
+        return self._predict([image], [canvas], [tokens], 0.0, max_detections, score_threshold, head, sparse_head)[0]
 
     def _detect(
         self,

@@ -19,7 +19,7 @@ from vgtok.detect.losses import Targets
 from vgtok.detect.neck import FeaturePyramid, UpsampledConv, level_shapes
 from vgtok.detect.query_head import QueryHead, best_boxes
 from vgtok.detect.roi import RoIHead, RPNHead
-from vgtok.detect.sites import SiteRule, Sites, sites_of
+from vgtok.detect.sites import DEFAULT_RULE, SiteRule, Sites, sites_of
 from vgtok.detect.training import LossKinds, group_losses
 from vgtok.detect.transformer import CropView, crop_view
 from vgtok.encode.encoder import Encoder
@@ -120,7 +120,9 @@ class CoDetr(nn.Module):
         size = clipped if padded else (features.shape[1] * CELL, features.shape[2] * CELL)
         return best_boxes(prediction, size, [clipped], self.config.queries, max_detections)[0]
 
-    def sites(self, maps: Sequence[Tensor], tokens: Sequence[Tokens], rule: SiteRule = "tokens") -> list[Sites | None]:
+    def sites(
+        self, maps: Sequence[Tensor], tokens: Sequence[Tokens], rule: SiteRule = DEFAULT_RULE
+    ) -> list[Sites | None]:
         """Return which positions of the finest level a sparse head computes, for B (D, rows, columns) maps of tokens.
 
         None stands for all of them.

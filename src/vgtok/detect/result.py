@@ -43,7 +43,8 @@ class Result:
     """Detections of one image, sorted by score, best first.
 
     `boxes` (K, 4) float64 x0 y0 x1 y1 in the pixels of `image` (H, W, 3), `scores` (K,) float32, `labels` (K,) int64
-    into `class_names`; `names` spells the labels out.
+    into `class_names`; `names` spells the labels out. If the image was read by windows, `windows` is how many were read
+    and how many there are; `image` may then be a reduced picture of a frame too large for memory.
     """
 
     boxes: NDArray[np.float64]
@@ -53,6 +54,7 @@ class Result:
     tokens: Tokens
     timings: Timings
     image: NDArray[np.uint8]
+    windows: tuple[int, int] | None = None
 
     @classmethod
     def from_canvas(
@@ -83,9 +85,11 @@ class Result:
         counts = ", ".join(f"{count} {name}" for name, count in Counter(self.names).most_common())
         found = f"{len(self)} detection{'' if len(self) == 1 else 's'}"
         scores = f" of score {self.scores.min():.2f} to {self.scores.max():.2f}: {counts}" if len(self) else ""
-        height, width = self.image.shape[:2]
+        height, width = self.tokens.source_height, self.tokens.source_width
         read = f"{len(self.tokens):,} of {self.tokens.dense:,} tokens ({self.tokens.retained:.0%})"
-        return f"{found}{scores}; image {width} x {height} px, {read}, {sum(vars(self.timings).values()):.0f} ms"
+        parts = "" if self.windows is None else f" in {self.windows[0]} of {self.windows[1]} windows"
+        took = f"{sum(vars(self.timings).values()):.0f} ms"
+        return f"{found}{scores}; image {width} x {height} px, {read}{parts}, {took}"
 
     def _repr_html_(self) -> str:
         """Return the summary and the picture, which notebooks show."""
@@ -107,7 +111,7 @@ class Result:
         kept = self.scores >= score_threshold
         picture = self.tokens.overlay(self.image) if tokens else self.image
         found = (self.boxes[kept], self.labels[kept], self.class_names)
-        return draw_detections(picture, self.image.shape[1], *found, scores=self.scores[kept])
+        return draw_detections(picture, self.tokens.source_width, *found, scores=self.scores[kept])
 
     def save(self, path: str | Path) -> None:
         """Write a COCO results file (.json), a table (.csv) or the plot (any picture format), by the suffix."""
@@ -125,19 +129,7 @@ class Result:
         `category_ids` are given in label order. By default COCO's own classes have COCO's ids, and any other classes
         are numbered from 1.
         """
-        if category_ids is None:
-            category_ids = default_category_ids(self.class_names)
-        return [
-            {
-                "image_id": image_id,
-                "category_id": category_ids[label],
-                "bbox": [round(value, 3) for value in (x0, y0, x1 - x0, y1 - y0)],
-                "score": round(score, 6),
-            }
-            for (x0, y0, x1, y1), score, label in zip(
-                self.boxes.tolist(), self.scores.tolist(), self.labels.tolist(), strict=True
-            )
-        ]
+        return coco_rows(self.boxes, self.scores, self.labels, self.class_names, image_id, category_ids)
 
     def to_csv(self) -> str:
         """Return a CSV table with one line per detection, corners in pixels."""
@@ -165,24 +157,59 @@ class Result:
 
     def to_supervision(self) -> "supervision.Detections":
         """Convert to `supervision.Detections`, with the names under `data["class_name"]`."""
-        try:
-            import supervision
-        except ImportError:
-            raise VGTokError("to_supervision: supervision is not installed; pip install supervision") from None
-        return supervision.Detections(
-            xyxy=self.boxes.astype(np.float32),
-            confidence=self.scores,
-            class_id=self.labels,
-            data={"class_name": np.array(self.names, dtype=str)},
-        )
+        return supervision_detections(self.boxes, self.scores, self.labels, self.names)
+
+
+def coco_rows(
+    boxes: NDArray[np.float64],
+    scores: NDArray[np.floating[Any]],
+    labels: NDArray[np.int64],
+    class_names: tuple[str, ...],
+    image_id: int | str,
+    category_ids: Sequence[int] | None = None,
+) -> list[dict[str, Any]]:
+    """Return the rows of a COCO results file for (K, 4) corner boxes, (K,) scores and labels of one image."""
+    if category_ids is None:
+        category_ids = default_category_ids(class_names)
+    return [
+        {
+            "image_id": image_id,
+            "category_id": category_ids[label],
+            "bbox": [round(value, 3) for value in (x0, y0, x1 - x0, y1 - y0)],
+            "score": round(score, 6),
+        }
+        for (x0, y0, x1, y1), score, label in zip(boxes.tolist(), scores.tolist(), labels.tolist(), strict=True)
+    ]
+
+
+def supervision_detections(
+    boxes: NDArray[np.float64], scores: NDArray[np.floating[Any]], labels: NDArray[np.int64], names: Sequence[str]
+) -> "supervision.Detections":
+    """Return (K, 4) corner boxes, (K,) scores, labels and names as `supervision.Detections`."""
+    try:
+        import supervision
+    except ImportError:
+        raise VGTokError("to_supervision: supervision is not installed; pip install supervision") from None
+    return supervision.Detections(
+        xyxy=boxes.astype(np.float32),
+        confidence=scores.astype(np.float32),
+        class_id=labels,
+        data={"class_name": np.array(names, dtype=str)},
+    )
 
 
 def record(item: str, result: Result) -> dict[str, Any]:
     """Return a result as plain values; each object has its name, its label and the fields of a COCO results row."""
     rows = zip(result.names, result.labels.tolist(), result.to_coco(item), strict=True)
     kept = ("category_id", "bbox", "score")
+    read = (
+        f"{result.tokens.width} x {result.tokens.height}"
+        if result.windows is None
+        else f"{result.windows[0]} of {result.windows[1]} windows"
+    )
     return {
         "item": item,
+        "canvas": read,
         "tokens": len(result.tokens),
         "retained": result.tokens.retained,
         "ms": vars(result.timings),

@@ -13,15 +13,19 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vgtok.encode.plain import is_rewritten
-from vgtok.tokenize.geometry import CELL, ROOT
+from vgtok.tokenize.geometry import CELL, NODE, ROOT
 from vgtok.tokenize.tokens import Tokens
 
-SiteRule = Literal["tokens", "roots"]
+SiteRule = Literal["roots", "tokens"]
 """Which positions are sites.
 
-"tokens": every token has as many as a 16-px token, spread over it; each stands for the block of positions around it.
-"roots": all but those in unsplit 64-px roots, which nothing stands for.
+"roots": all but those in unsplit 64-px roots, which nothing stands for. "tokens": every token has as many as a 16-px
+token, spread over it; each stands for the block of positions around it. That is faster but loses small objects in 32-px
+tokens; it is there to be compared.
 """
+
+DEFAULT_RULE: SiteRule = "roots"
+"""The rule of a sparse head."""
 
 _SITES_IN_CACHE = 512
 """Sites per chunk of a convolution: the nine values each reads then stay in a cache."""
@@ -76,14 +80,14 @@ class Sites:
 
 
 def sites_of(
-    tokens: Tokens, stride: int, shape: tuple[int, int], device: torch.device, rule: SiteRule = "tokens"
+    tokens: Tokens, stride: int, shape: tuple[int, int], device: torch.device, rule: SiteRule = DEFAULT_RULE
 ) -> Sites | None:
     """Return the sites of a level of this stride and (rows, columns); None if every position is one.
 
     Levels of 16 px and coarser have no more positions than the dense grid has cells: there every position is a site.
     """
     sizes = tokens.cell_sizes()
-    if stride >= CELL or (sizes <= CELL).all():
+    if stride >= CELL or (sizes <= (CELL if rule == "tokens" else NODE)).all():
         return None
     repeat = CELL // stride
     # Padded cells, of size 0, are computed like fine ones.

@@ -12,6 +12,7 @@ import pyarrow
 from numpy.typing import NDArray
 
 from vgtok.defaults import DEFAULT_SCORE
+from vgtok.errors import InputError
 from vgtok.scale.cluster import Worker
 from vgtok.scale.frames import Frame
 from vgtok.tokenize.calibrate import Sweep, sweep_counts
@@ -63,10 +64,14 @@ DetectionFiles = Callable[["Detector | OnnxDetector", Frame, Pixels, "Result"], 
 
 @dataclass(frozen=True)
 class TokenizeTask:
-    """Partition every frame; `files` also writes files for it."""
+    """Partition every frame; `files` also writes files for it.
+
+    A frame with a side of more than `longest` px is refused.
+    """
 
     tokenizer: Tokenizer
     files: TokenFiles | None = None
+    longest: int | None = None
 
     @property
     def columns(self) -> Sequence[tuple[str, Any]]:
@@ -88,7 +93,7 @@ class TokenizeTask:
         """Return the function from a frame to its tokens."""
 
         def work(frame: Frame) -> Row:
-            pixels = frame.pixels()
+            pixels = _checked(frame.pixels(), self.longest)
             tokens = self.tokenizer(pixels)
             return {
                 "tokens": len(tokens),
@@ -104,10 +109,20 @@ class TokenizeTask:
         return work
 
 
+def _checked(pixels: Pixels, longest: int | None) -> Pixels:
+    """Refuse (H, W, 3) pixels that the local engine reads by windows, so that no result differs from its own."""
+    if longest is not None and max(pixels.shape[:2]) > longest:
+        raise InputError(f"has a side of more than {longest} px, which --engine local reads by windows; use that")
+    return pixels
+
+
 def tokens_of(row: Row) -> Tokens:
     """Return the tokens of a row that `TokenizeTask` made."""
     x, y, sizes = (np.asarray(row[name], dtype=np.int32) for name in ("x", "y", "size"))
-    return Tokens(x, y, sizes, *(int(row[name]) for name in ("height", "width", "source_height", "source_width")))
+    height, width, source_height, source_width = (
+        int(row[name]) for name in ("height", "width", "source_height", "source_width")
+    )
+    return Tokens(x, y, sizes, height, width, source_height, source_width)
 
 
 def _opened(model: str, worker: Worker, dtype: str, sparse_head: bool | None) -> "Detector | OnnxDetector":
@@ -134,7 +149,10 @@ def _loaded(model: str, worker: Worker, dtype: str, sparse_head: bool | None) ->
 
 @dataclass(frozen=True)
 class DetectTask:
-    """Detect in every frame with the model of a name; `files` also writes files for it."""
+    """Detect in every frame with the model of a name; `files` also writes files for it.
+
+    A frame with a side of more than `longest` px is refused.
+    """
 
     model: str
     budget: float | None = None
@@ -144,12 +162,14 @@ class DetectTask:
     dtype: str = "auto"
     sparse_head: bool | None = None
     files: DetectionFiles | None = None
+    longest: int | None = None
 
     @property
     def columns(self) -> Sequence[tuple[str, Any]]:
         """Tokens, the milliseconds of each stage, and the objects as in a COCO results file."""
         found = {"name": TEXT, "label": INT, "category_id": INT, "bbox": pyarrow.list_(REAL), "score": REAL}
         return (
+            ("canvas", TEXT),
             ("tokens", INT),
             ("retained", REAL),
             ("ms", pyarrow.struct([(part, REAL) for part in ("tokenizer", "encoder", "head")])),
@@ -160,7 +180,7 @@ class DetectTask:
     @property
     def settings(self) -> dict[str, Any]:
         """Everything but the files."""
-        return {name: value for name, value in vars(self).items() if name != "files"}
+        return {name: value for name, value in vars(self).items() if name not in ("files", "longest")}
 
     def prepare(self, worker: Worker) -> Work:
         """Load the model and return the function from a frame to its objects."""
@@ -169,7 +189,7 @@ class DetectTask:
         detector = _opened(self.model, worker, self.dtype, self.sparse_head)
 
         def work(frame: Frame) -> Row:
-            pixels = frame.pixels()
+            pixels = _checked(frame.pixels(), self.longest)
             result = detector(
                 pixels,
                 budget=self.budget,

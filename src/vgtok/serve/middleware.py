@@ -16,13 +16,13 @@ from vgtok.serve.endpoint import HEALTH, failure
 from vgtok.serve.limits import Intake, Limits, RefusedError, WorkQueue
 from vgtok.serve.uploads import FORM_OVERHEAD, Uploads
 
+# The framework compiles its HTML components and the scripts of events, so 'unsafe-eval' is needed: docs/decisions.
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; worker-src 'self' blob:; "
     "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
 )
 
-# The framework builds its HTML components with `new Function`, so 'unsafe-eval' is needed.
 _FOREIGN_META = re.compile(rb"<meta\b[^>]*https?://[^>]*>")
 _FOREIGN_EXAMPLE = re.compile(rb'"https://[^"]*/gradio-app/gradio/[^"]*"')
 

@@ -74,7 +74,7 @@ def build_page(
                 frame = gradio.File(visible="hidden", elem_id="frame")
                 opened, read = gradio.Number(visible="hidden"), gradio.Number(visible="hidden")
                 in_use = gradio.HTML(elem_id="in-use", padding=False)
-                upload = gradio.File(label="Upload an image", show_label=False, height=112, elem_id="upload")
+                upload = gradio.File(label="Upload an image", show_label=False, height=132, elem_id="upload")
                 controls = _controls(service)
                 link = gradio.Button("Copy link to these settings", size="sm", elem_id="link")
             with gradio.Column(scale=1, min_width=280):

@@ -24,23 +24,28 @@ _MIN_CELL = 8.0
 
 
 def draw_tokens(tokens: "Tokens", image: Any) -> Image.Image:
-    """Draw (N,) tokens over the image they came from; small images are enlarged so that outlines are visible."""
+    """Draw (N,) tokens over the image they came from, or a reduced picture of it.
+
+    Small images are enlarged so that outlines are visible.
+    """
     pixels = read_image(image)
-    if pixels.shape[:2] != (tokens.source_height, tokens.source_width):
+    scale = pixels.shape[1] / tokens.source_width
+    # The height of a reduced picture is rounded.
+    if scale > 1 or abs(pixels.shape[0] - scale * tokens.source_height) > (1 if scale < 1 else 0):
         raise InputError(
             f"image: {pixels.shape[1]} x {pixels.shape[0]} px, but these tokens belong to an image of "
             f"{tokens.source_width} x {tokens.source_height}"
         )
     cell = CELL * min(tokens.source_width / tokens.width, tokens.source_height / tokens.height)
-    enlarge = max(1, round(_MIN_CELL / cell)) if max(pixels.shape) < 4096 else 1
+    enlarge = max(1, round(_MIN_CELL / cell)) if max(pixels.shape) < 4096 and scale == 1 else 1
     if enlarge > 1:
         size = (pixels.shape[1] * enlarge, pixels.shape[0] * enlarge)
         pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_CUBIC), dtype=np.uint8)
-    return Image.fromarray(_drawn(pixels, tokens, enlarge))
+    return Image.fromarray(_drawn(pixels, tokens, scale * enlarge))
 
 
-def _drawn(pixels: NDArray[np.uint8], tokens: "Tokens", enlarge: int) -> NDArray[np.uint8]:
-    corners = np.rint(tokens.source_boxes * enlarge).astype(np.int64)
+def _drawn(pixels: NDArray[np.uint8], tokens: "Tokens", scale: float) -> NDArray[np.uint8]:
+    corners = np.rint(tokens.source_boxes * scale).astype(np.int64)
     canvas = pixels.copy()
     tinted = pixels.astype(np.float32)
     for size, weight in _TINT.items():

@@ -37,7 +37,16 @@ from vgtok.tokenize.tokenizer import Tokenizer
 
 FOLDER = "cells"
 
-DETECTION = ("tokenize", "encode", "detect", "study/cells.py", "study/tokenizers.py", "study/slicing.py")
+DETECTION = (
+    "tokenize",
+    "encode",
+    "detect",
+    "study/cells.py",
+    "study/tokenizers.py",
+    "study/slicing.py",
+    "slicing",
+    "study/seams.py",
+)
 """The code that detections depend on: from pixels to boxes, and the readers of the studies."""
 
 TRAINING = (*DETECTION[:3], "train", "evaluate", "data")
@@ -156,7 +165,7 @@ def run_cells(
     it decides where images are computed, and results are stored as they arrive.
     """
     wanted = tuple(dict.fromkeys(readers))
-    digests = [_digest(path) for path in images]
+    digests = [image_digest(path) for path in images]
     known = {(image, reader): store.load(reader, image) for image in digests for reader in wanted}
     jobs = []
     for path, image in zip(images, digests, strict=True):
@@ -230,7 +239,7 @@ def _detect(
             yield tokenizer, found(result.boxes, result.scores, result.labels, tokens.retained, taken)
 
 
-def _digest(path: Path) -> str:
+def image_digest(path: Path) -> str:
     """Return the name of an image within a cell: a digest of its file."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:24]

@@ -29,6 +29,8 @@ _STUDIES = {
     "resolution": ("resolution", "published"),
     "bands": ("bands",),
     "slicing": ("slicing",),
+    "seams": ("seams",),
+    "slicer": ("slicer",),
     "grid": ("grid", "seeds"),
 }
 STUDIES = {name: f"vgtok.study.{module}" for module, names in _STUDIES.items() for name in names}
@@ -111,6 +113,8 @@ ENTRIES: Sequence[Entry] = (
     Entry("ours", "Fine cover of objects", "cover", "-", _ONE),
     Entry("ours", "Packed features against dense ones", "fidelity", "-", _ONE, "DeiT weights", DEIT_WEIGHTS),
     Entry("ours", "Whole frames against slicing", "slicing", "-", _ONE, _DETECTOR),
+    Entry("ours", "Frames by windows against whole ones", "seams", "-", _ONE, _DETECTOR),
+    Entry("ours", "A budget of tiles for any detector", "slicer", "-", _ONE, _DETECTOR),
     Entry("ours", "The tiny detector learns eight scenes by heart", "overfit", "-", _DRAWN, _DETECTOR),
 )
 """All 18 tables and 4 figures of the paper, then claims of its text, then studies of our own."""

@@ -136,8 +136,8 @@ class Inputs:
 
     Results are written to `out`, where long studies also keep what they need to resume. Accuracy studies run `models`
     with `head` (default: each model's own) on at most `limit` evenly spread images, on `device` in `dtype`; for other
-    studies the command takes so many of the data set. `mapper` is what maps over images in place of `workers` processes
-    of this machine.
+    studies the command takes so many of the data set. `class_map` has classes of other models as `--map` spells them.
+    `mapper` is what maps over images in place of `workers` processes of this machine.
     """
 
     dataset: Dataset | None
@@ -149,6 +149,7 @@ class Inputs:
     head: Literal["query", "atss"] | None = None
     device: str = "auto"
     dtype: str = "float32"
+    class_map: tuple[str, ...] = ()
     mapper: Mapper | None = None
 
     def map(self, function: Callable[[Item], Mapped], items: Sequence[Item], label: str) -> Iterator[Mapped]:
@@ -225,7 +226,7 @@ class Result:
     read: Read | None = field(kw_only=True)
 
 
-Option = Literal["data", "frame", "model", "limit", "head", "device", "dtype"]
+Option = Literal["data", "frame", "model", "limit", "head", "device", "dtype", "map"]
 
 DETECTS: tuple[Option, ...] = ("data", "model", "limit", "head", "device", "dtype")
 """The options of a study that runs a detector over a data set."""

@@ -27,7 +27,7 @@ def target_count(budget: float, extent: Extent, *, levels: int) -> int:
 
     It depends on the size alone: every image of that size can be split into that many tokens.
     """
-    least = extent.roots if levels == 3 else extent.rows(NODE) * extent.columns(NODE)
+    least = extent.patches(ROOT if levels == 3 else NODE)
     wanted = min(max(budget * extent.dense, least), extent.dense)
     side = 4 if levels == 3 else 2
     whole = extent.rows(CELL) % side == 0 and extent.columns(CELL) % side == 0
@@ -70,6 +70,20 @@ def exact_single_pass(scores: Pyramid, extent: Extent, target: int) -> Nodes:
 
     splits = problem.splits(bisect_left(range(problem.order.size), target, key=prefix), 0)
     return problem.nodes(problem.settle(splits, target))
+
+
+def split_thresholds(scores: Pyramid, extent: Extent, shares: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return for each of (K,) rising shares of the dense grid the score of the split that reaches it, without a gate.
+
+    Patches split in the order of their scores; -inf where even all of them do not reach the share.
+    """
+    problem = _Problem.quadtree(scores, None, extent)
+    # A node comes after its root, so every prefix of the order is a partition.
+    counts = extent.roots + np.cumsum(problem.gain[problem.order])
+    flat = np.concatenate([scores.coarse.ravel(), np.minimum(scores.middle, children(scores.coarse)).ravel()])
+    places = np.searchsorted(counts, np.floor(shares * extent.dense))
+    ordered = np.append(flat[problem.order], np.float32(-np.inf))
+    return np.asarray(ordered[places], dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -127,6 +141,11 @@ class _Problem:
         order = np.argsort(-score, kind="stable")
         return cls(extent, order[(valid & ~always)[order]], gate_rank, gain, parent, always)
 
+    @property
+    def _first_node(self) -> int:
+        """Index of the first 32-px node: the number of roots, also of those without data."""
+        return self.extent.root_rows * self.extent.root_columns
+
     def splits(self, size: int, stops: int) -> NDArray[np.bool_]:
         """Return the split flags if the first `size` patches are busy and the gate stops `stops` of them."""
         busy = self.order[:size]
@@ -162,10 +181,11 @@ class _Problem:
     def _change_cheaply(self, split: NDArray[np.bool_], target: int) -> NDArray[np.bool_]:
         """Make the count `target` by the changes nearest to the margin."""
         # (R, 5): each root, then its four nodes in reading order.
-        grid = np.arange(self.gain.size - self.extent.roots).reshape(self.extent.grid_shape(NODE))
+        roots = self._first_node
+        grid = np.arange(self.gain.size - roots).reshape(self.extent.grid_shape(NODE))
         rows, columns = grid.shape
-        nodes = grid.reshape(rows // 2, 2, columns // 2, 2).transpose(0, 2, 1, 3).reshape(-1, 4) + self.extent.roots
-        families = np.concatenate([np.arange(self.extent.roots)[:, None], nodes], axis=1)
+        nodes = grid.reshape(rows // 2, 2, columns // 2, 2).transpose(0, 2, 1, 3).reshape(-1, 4) + roots
+        families = np.concatenate([np.arange(roots)[:, None], nodes], axis=1)
         # Flipping a patch costs its distance from the margin; patches outside `order` may not flip.
         cost = np.full(self.gain.size, np.inf)
         cost[self.order] = 1 + np.abs(np.arange(self.order.size) - int(split[self.order].sum()))
@@ -218,7 +238,7 @@ class _Problem:
 
     def nodes(self, split: NDArray[np.bool_]) -> Nodes:
         """Return the flags as grids."""
-        roots = self.extent.roots
+        roots = self._first_node
         middle = split[roots:].reshape(self.extent.grid_shape(NODE))
         return Nodes(middle, split[:roots].reshape(self.extent.grid_shape(ROOT)))
 
@@ -234,9 +254,12 @@ def _sum_of_children(valid: NDArray[np.bool_]) -> NDArray[np.int64]:
 def nearest_gain(extent: Extent, wanted: int, *, levels: int) -> int:
     """Return the reachable gain over the smallest partition that is nearest to `wanted` tokens; the lower on ties."""
     side = 4 if levels == 3 else 2
-    rows, columns = extent.rows(CELL), extent.columns(CELL)
-    inside = 3 * (rows // side) * (columns // side) * (5 if levels == 3 else 1)
-    edge = _edge_gains(rows, columns, side)
+    rows, columns = extent.rows(CELL) // side, extent.columns(CELL) // side
+    squares = extent.valid(side * CELL)
+    inside = 3 * int(squares[:rows, :columns].sum()) * (5 if levels == 3 else 1)
+    beyond = squares[rows:, :columns], squares[:rows, columns:], squares[rows:, columns:]
+    ragged = extent.rows(CELL) % side, extent.columns(CELL) % side
+    edge = _edge_gains(*ragged, side, *(int(part.sum()) for part in beyond))
     distance = 0
     # A gain of 0 is always reachable, so the search ends.
     while True:
@@ -253,13 +276,13 @@ def _reachable(gain: int, edge: NDArray[np.bool_], inside: int) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _edge_gains(rows: int, columns: int, side: int) -> NDArray[np.bool_]:
-    """Return flags: whether splits at the ragged edge of (rows, columns) cells can add exactly g tokens.
+def _edge_gains(height: int, width: int, side: int, below: int, right: int, corner: int) -> NDArray[np.bool_]:
+    """Return flags: whether splits at a ragged edge can add exactly g tokens; it is `height` and `width` cells wide.
 
     `side` is the side in cells of the squares that split independently: 4 for roots, 2 for the nodes of two scales.
+    `below`, `right` and `corner` of them are cut by the lower edge, by the right one and by both.
     """
-    height, width = rows % side, columns % side
-    squares = [(height, side)] * (columns // side) + [(side, width)] * (rows // side) + [(height, width)]
+    squares = [(height, side)] * below + [(side, width)] * right + [(height, width)] * corner
     # Bit g of an integer stands for gain g.
     sums = 1
     for square in squares:

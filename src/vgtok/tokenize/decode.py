@@ -101,6 +101,9 @@ _PLUGINS = {
 FORMATS = tuple(_PLUGINS)
 """Supported formats by Pillow's names, in the order they are tried."""
 
+_HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs")
+"""Brands of HEIC files, which the optional package pillow-heif decodes."""
+
 FREE_BYTES = 1_750_000_000
 """Memory that decoding any file may take; protects against small files that claim to be huge."""
 
@@ -110,7 +113,18 @@ BYTES_PER_BYTE = 256
 _STORED = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "I;16N": 2}
 """Bytes per pixel in Pillow by mode; 4 in all others."""
 
-_WORKING = {"PNG": 0, "BMP": 0, "PPM": 0, "GIF": 1, "JPEG": 8, "MPO": 8, "AVIF": 8, "WEBP": 12, "JPEG2000": 21}
+_WORKING = {
+    "PNG": 0,
+    "BMP": 0,
+    "PPM": 0,
+    "GIF": 1,
+    "JPEG": 8,
+    "MPO": 8,
+    "AVIF": 8,
+    "WEBP": 12,
+    "HEIF": 8,
+    "JPEG2000": 21,
+}
 """Further bytes per pixel while a format is decoded, as measured; 4 in all others."""
 
 _RUN_LENGTHS = 64
@@ -140,6 +154,8 @@ def open_picture(file: IO[bytes], name: str) -> Image.Image:
     with _as_input_errors(name):
         file.seek(0)
         start = file.read(16)
+        if start[4:8] == b"ftyp" and start[8:12] in _HEIC:
+            return _heic(file, name)
         for kind in FORMATS:
             try:
                 import_module(f"PIL.{_PLUGINS[kind]}")
@@ -161,6 +177,17 @@ def open_picture(file: IO[bytes], name: str) -> Image.Image:
                     "in Python give three of its bands as an (H, W, 3) array with value_range"
                 ) from None
     raise InputError(f"{name}: not an image in a format that can be read (JPEG, PNG, TIFF, WebP, ...)")
+
+
+def _heic(file: IO[bytes], name: str) -> Image.Image:
+    """Open a HEIC file by the class of the plugin itself: registering it would change Pillow for the caller."""
+    try:
+        from pillow_heif import HeifImageFile
+    except ImportError:
+        raise InputError(f"{name}: HEIC needs pillow-heif; pip install 'vgtok[heif]', or convert it to JPEG") from None
+    file.seek(0)
+    picture: Image.Image = HeifImageFile(file, "")  # type: ignore[no-untyped-call]
+    return picture
 
 
 def formats_claiming(file: IO[bytes]) -> tuple[str, ...]:

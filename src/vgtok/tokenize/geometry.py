@@ -3,7 +3,7 @@
 import math
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -16,10 +16,14 @@ CELL, NODE, ROOT = 16, 32, 64
 
 @dataclass(frozen=True)
 class Extent:
-    """A valid area of `height` x `width` px and the grids over it."""
+    """A valid area of `height` x `width` px and the grids over it.
+
+    `data` (R, C) says which roots hold data, if not all do: the others are no part of scores, counts and budgets.
+    """
 
     height: int
     width: int
+    data: NDArray[np.bool_] | None = field(default=None, compare=False)
 
     def rows(self, size: int) -> int:
         """Return the rows of `size`-px patches that hold at least one valid pixel."""
@@ -42,12 +46,18 @@ class Extent:
     @property
     def dense(self) -> int:
         """Tokens of the dense 16-px grid without padding: 100% of a budget."""
-        return self.rows(CELL) * self.columns(CELL)
+        return self.patches(CELL)
 
     @property
     def roots(self) -> int:
         """Tokens when nothing is split: the smallest three-level partition."""
-        return self.root_rows * self.root_columns
+        return self.patches(ROOT)
+
+    def patches(self, size: int) -> int:
+        """Return the number of `size`-px patches that hold at least one valid pixel."""
+        if self.data is None:
+            return self.rows(size) * self.columns(size)
+        return int(self.valid(size).sum())
 
     def grid_shape(self, size: int) -> tuple[int, int]:
         """Return the shape of the grid of `size`-px patches, padded to whole roots."""
@@ -57,6 +67,9 @@ class Extent:
         """Return which patches of the padded grid hold a valid pixel, (rows, columns) bool."""
         mask = np.zeros(self.grid_shape(size), dtype=np.bool_)
         mask[: self.rows(size), : self.columns(size)] = True
+        if self.data is not None:
+            per_root = ROOT // size
+            mask &= np.repeat(np.repeat(self.data, per_root, axis=0), per_root, axis=1)
         return mask
 
 

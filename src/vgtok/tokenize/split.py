@@ -38,6 +38,8 @@ def percentile_threshold(values: NDArray[np.float32], percentile: float) -> np.f
 
 def valid_values(grid: Grid, extent: Extent, size: int) -> NDArray[np.float32]:
     """Return the (N,) values of the patches that hold valid pixels."""
+    if extent.data is not None:
+        return grid[extent.valid(size)]
     return grid[: extent.rows(size), : extent.columns(size)].ravel()
 
 
@@ -47,6 +49,8 @@ def busy_nodes(scores: Pyramid, extent: Extent, percentile: float) -> Nodes:
     coarse = (scores.coarse > threshold) & (parents(scores.middle) > threshold)
     # A root below the threshold is a leaf whatever lies below it.
     middle = (scores.middle > threshold) & (parents(scores.fine) > threshold) & children(coarse)
+    if extent.data is not None:
+        return Nodes(middle & extent.valid(NODE), coarse & extent.data)
     return Nodes(middle, coarse)
 
 
@@ -55,7 +59,7 @@ def count_tokens(splits: Nodes, extent: Extent) -> int:
     cells, nodes = extent.valid(CELL), extent.valid(NODE)
     fine = (cells & children(splits.middle)).sum()
     middle = (nodes & children(splits.coarse) & ~splits.middle).sum()
-    return int(fine + middle + (~splits.coarse).sum())
+    return int(fine + middle + (extent.valid(ROOT) & ~splits.coarse).sum())
 
 
 def single_pass_percentile(budget: float) -> float:

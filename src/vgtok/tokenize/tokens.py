@@ -27,7 +27,8 @@ class Tokens:
     """A strict partition of one canvas.
 
     `x`, `y` are (N,) int32 top-left corners on the canvas and `sizes` the (N,) int32 sides, 16, 32 or 64. The
-    valid area is `height` x `width` px; tokens may reach beyond it into padding, but none lies wholly there.
+    valid area is `height` x `width` px; tokens may reach beyond it into padding, but none lies wholly there. `data`
+    (R, C) says which 64-px roots hold data, None if all do; the others have no tokens.
     """
 
     x: NDArray[np.int32]
@@ -37,6 +38,7 @@ class Tokens:
     width: int
     source_height: int
     source_width: int
+    data: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return int(self.sizes.size)
@@ -44,7 +46,7 @@ class Tokens:
     @cached_property
     def extent(self) -> Extent:
         """The valid area, in pixels, cells and roots."""
-        return Extent(self.height, self.width)
+        return Extent(self.height, self.width, self.data)
 
     @property
     def boxes(self) -> NDArray[np.int32]:
@@ -93,10 +95,12 @@ class Tokens:
         for x, y, size in zip(self.x, self.y, self.sizes, strict=True):
             covered[y // CELL : (y + size) // CELL, x // CELL : (x + size) // CELL] += 1
         valid = covered[: self.extent.rows(CELL), : self.extent.columns(CELL)]
-        if (valid != 1).any():
-            row, column = np.argwhere(valid != 1)[0]
+        times = self.extent.valid(CELL)[: self.extent.rows(CELL), : self.extent.columns(CELL)]
+        if (valid != times).any():
+            row, column = np.argwhere(valid != times)[0]
+            expected = "once" if times[row, column] else "0 times: it holds no data"
             raise InputError(
-                f"tokens: cell at row {row}, column {column} is covered {valid[row, column]} times, not once"
+                f"tokens: cell at row {row}, column {column} is covered {valid[row, column]} times, not {expected}"
             )
 
     def crop(self, x: int, y: int, height: int, width: int) -> "Tokens":
@@ -111,8 +115,16 @@ class Tokens:
             raise InputError(f"crop: {width} x {height} px cut through {ROOT}-px roots")
         inside = (self.x >= x) & (self.x < x + width) & (self.y >= y) & (self.y < y + height)
         shift = np.int32(x), np.int32(y)
+        roots = slice(y // ROOT, -(-(y + height) // ROOT)), slice(x // ROOT, -(-(x + width) // ROOT))
         return Tokens(
-            self.x[inside] - shift[0], self.y[inside] - shift[1], self.sizes[inside], height, width, height, width
+            self.x[inside] - shift[0],
+            self.y[inside] - shift[1],
+            self.sizes[inside],
+            height,
+            width,
+            height,
+            width,
+            None if self.data is None else self.data[roots],
         )
 
     def overlay(self, image: Any) -> "Image.Image":
@@ -135,6 +147,7 @@ class Tokens:
             "x": self.x.tolist(),
             "y": self.y.tolist(),
             "size": self.sizes.tolist(),
+            **({} if self.data is None else {"data": self.data.astype(int).tolist()}),
         }
 
     def to_json(self) -> str:
@@ -149,6 +162,7 @@ class Tokens:
             "size": self.sizes,
             "canvas": np.array([self.height, self.width], dtype=np.int32),
             "source": np.array([self.source_height, self.source_width], dtype=np.int32),
+            **({} if self.data is None else {"data": self.data.astype(np.int32)}),
         }
 
 
@@ -159,7 +173,7 @@ def tokens_from_splits(splits: Nodes, extent: Extent, source_size: tuple[int, in
     rows, columns = np.ogrid[: size_of_cell.shape[0], : size_of_cell.shape[1]]
     cells_per_side = size_of_cell // CELL
     corner = (rows % cells_per_side == 0) & (columns % cells_per_side == 0)
-    corner &= (rows < extent.rows(CELL)) & (columns < extent.columns(CELL))
+    corner &= extent.valid(CELL)
     order = z_order(extent.root_rows, extent.root_columns)
     cells = order[corner.ravel()[order]]
     return Tokens(
@@ -170,4 +184,5 @@ def tokens_from_splits(splits: Nodes, extent: Extent, source_size: tuple[int, in
         width=extent.width,
         source_height=source_size[0],
         source_width=source_size[1],
+        data=extent.data,
     )

@@ -23,16 +23,15 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import InitProcessGroupKwargs, set_seed
 from torch import Tensor
 
-from vgtok.data.dataset import AnnotatedDataset, open_annotated
-from vgtok.data.subset import kept_apart
+from vgtok.data.dataset import AnnotatedDataset
 from vgtok.detect.model import CoDetr
 from vgtok.detect.training import LossKinds
 from vgtok.encode.loading import check_state
 from vgtok.errors import InputError, RunInterruptedError
-from vgtok.files import locked, read_lines, write_text
+from vgtok.files import locked, write_text
 from vgtok.parallel import default_workers
 from vgtok.train.model import ModelEma, best_precision, initial_model, make_optimizer, set_learning_rate
-from vgtok.train.recipe import RECIPE_FILE, SYNTHETIC, Recipe, read_recipe
+from vgtok.train.recipe import RECIPE_FILE, Recipe, read_recipe
 from vgtok.train.run_folder import (
     MODEL_FILE,
     Checkpoint,
@@ -43,7 +42,7 @@ from vgtok.train.run_folder import (
     save_checkpoint,
 )
 from vgtok.train.samples import TrainingSample, TrainingSamples
-from vgtok.train.validation import score, validation_images
+from vgtok.train.validation import TrainingData, open_data, score, validation_images
 
 
 @dataclass
@@ -99,16 +98,6 @@ CHANGEABLE = {
     "patience",
 }
 """Settings that may change when a run is resumed: its length, precision, saving and evaluation."""
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """A data set, None for rendered scenes, the indices to train on and those held out, and the class names."""
-
-    dataset: AnnotatedDataset | None
-    training: Sequence[int]
-    held_out: Sequence[int]
-    names: tuple[str, ...]
 
 
 def train(recipe: Recipe, run: Path, until: int | None = None) -> Path | None:
@@ -167,7 +156,7 @@ def set_up(recipe: Recipe) -> "tuple[Trainer, TrainingSamples, TrainingData]":
         mixed_precision="bf16" if precision == "bf16" else "no",
         kwargs_handlers=[InitProcessGroupKwargs(timeout=_TIMEOUT)],
     )
-    data = _open_data(recipe)
+    data = open_data(recipe)
     steps = recipe.steps or math.ceil(recipe.epochs * len(data.training) / recipe.batch)
     if steps < 1:
         raise InputError("steps: neither steps nor epochs is set; use --set steps=1000")
@@ -369,23 +358,6 @@ def _run_worker(trainer: Trainer, queue: Iterator[TrainingSample], images: Annot
             trainer.evaluate(images)
         if trainer.stopping:
             return
-
-
-def _open_data(recipe: Recipe) -> TrainingData:
-    """Open the training data and set aside the images held out for validation."""
-    if recipe.data == SYNTHETIC:
-        return TrainingData(None, (), (), recipe.classes)
-    if not recipe.data:
-        raise InputError("data: this recipe needs a data set; use --set data=visdrone:DIR or another")
-    dataset = open_annotated(recipe.data)
-    count = len(dataset.images)
-    if recipe.held_out_file:
-        apart = set(read_lines(Path(recipe.held_out_file)))
-        held_out = [index for index, image in enumerate(dataset.images) if str(image) in apart]
-    else:
-        held_out = kept_apart([Path(image) for image in dataset.images], recipe.held_out)
-    training = sorted(set(range(count)) - set(held_out))
-    return TrainingData(dataset, training, held_out, recipe.classes or dataset.names)
 
 
 def _check_recipe(recipe: Recipe, run: Path) -> None:

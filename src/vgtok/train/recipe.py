@@ -67,7 +67,7 @@ class Recipe:
     )
     sparse_head: bool = _model(
         False,
-        "Compute the positions of neck and heads that tokens select, in training, evaluation and the saved model.",
+        "Leave unsplit 64-px roots out of the finest level of neck and heads, also in the saved model.",
     )
     init_from: str = _model("", "Saved model to start from; random weights if empty.")
     encoder_weights: str = _model("", "Encoder checkpoint to start from when init_from is empty.")

@@ -1,8 +1,11 @@
-"""Evaluate a run on images it is not trained on: held-out ones, another data set, or scenes of other seeds."""
+"""The images of a run: those it trains on, and those it is evaluated on.
+
+The latter are held-out ones, another data set, or scenes of other seeds.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from torch import Tensor
 
 from vgtok.data.convert import write_rendered
 from vgtok.data.dataset import AnnotatedDataset, open_annotated
-from vgtok.data.subset import Subset, evenly_spaced, of_classes
+from vgtok.data.subset import Subset, evenly_spaced, kept_apart, of_classes
 from vgtok.data.synthetic import SceneConfig
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.detector import Detector
@@ -22,6 +25,7 @@ from vgtok.errors import InputError
 from vgtok.evaluate.detections import Detections, run_detector
 from vgtok.evaluate.evaluation import evaluate
 from vgtok.evaluate.protocols import protocol_for
+from vgtok.files import read_lines
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.train.recipe import SYNTHETIC, Recipe
 
@@ -30,6 +34,33 @@ _FIRST_SEED = 2**31
 
 _NAMED = ("visdrone", "aitodv2")
 """Data sets whose validation split an environment variable names."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """A data set, None for rendered scenes, the indices to train on and those held out, and the class names."""
+
+    dataset: AnnotatedDataset | None
+    training: Sequence[int]
+    held_out: Sequence[int]
+    names: tuple[str, ...]
+
+
+def open_data(recipe: Recipe) -> TrainingData:
+    """Open the training data and set aside the images held out for validation."""
+    if recipe.data == SYNTHETIC:
+        return TrainingData(None, (), (), recipe.classes)
+    if not recipe.data:
+        raise InputError("data: this recipe needs a data set; use --set data=visdrone:DIR or another")
+    dataset = open_annotated(recipe.data)
+    count = len(dataset.images)
+    if recipe.held_out_file:
+        apart = set(read_lines(Path(recipe.held_out_file)))
+        held_out = [index for index, image in enumerate(dataset.images) if str(image) in apart]
+    else:
+        held_out = kept_apart([Path(image) for image in dataset.images], recipe.held_out)
+    training = sorted(set(range(count)) - set(held_out))
+    return TrainingData(dataset, training, held_out, recipe.classes or dataset.names)
 
 
 def validation_images(

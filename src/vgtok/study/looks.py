@@ -1,0 +1,180 @@
+"""All looks at the frames of a data set by one detector, cached on disk: one coarse look and every tile.
+
+A finished frame survives a kill. Its file is named by its content, its folder by the detector, the layout and the code.
+"""
+
+import hashlib
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgtok.errors import InputError
+from vgtok.files import write_bytes
+from vgtok.parallel import map_with_progress
+from vgtok.slicing.answers import Answer, read_answer
+from vgtok.slicing.guides import Guide, pixel_values, score_values, tile_order
+from vgtok.slicing.looks import Looks
+from vgtok.slicing.tiles import Layout, lay_out, resized, resized_size
+from vgtok.study.cells import code_digest, fingerprint, image_digest
+from vgtok.tokenize.canvas import read_image
+
+FINE, COARSE, TILE, OVERLAP = 1376, 640, 384, 32
+"""Long sides of the frame and of the coarse look, and tiles: 4 x 3 of a frame of 4:3 to 16:9."""
+
+_MOST = 300
+"""Most detections of one look."""
+
+_CODE = ("tokenize", "slicing/tiles.py", "slicing/guides.py", "slicing/onnx_yolo.py", "slicing/answers.py")
+_OWN_CODE = (*_CODE, "encode", "detect")
+
+
+class Reader:
+    """A detector by name, a YOLO in an ONNX file or one of this library with all tokens, as a slicer's callback."""
+
+    def __init__(self, model: str, threads: int | None = None) -> None:
+        self.names: tuple[str, ...]
+        if Path(model).suffix.lower() == ".onnx":
+            from vgtok.slicing.onnx_yolo import YoloOnnx
+
+            yolo = YoloOnnx(model, threads=threads)
+            self.names, self._detect = yolo.names, cast(Callable[[NDArray[np.uint8]], Any], yolo)
+            self.identity = hashlib.sha256(Path(model).read_bytes()).hexdigest() + code_digest(_CODE)
+            return
+        import torch
+
+        from vgtok.detect.loading import load
+        from vgtok.tokenize.tokenizer import Tokenizer
+
+        if threads is not None:
+            torch.set_num_threads(threads)
+        detector, dense = load(model), Tokenizer(budget=1.0, rank=0.0, canvas="native")
+        self.names = detector.names
+        self._detect = lambda image: detector(image, tokenizer=dense, max_detections=_MOST, score_threshold=0.0)
+        self.identity = fingerprint(detector) + code_digest(_OWN_CODE)
+
+    def __call__(self, image: NDArray[np.uint8]) -> Answer:
+        """Detect in (H, W, 3) RGB pixels."""
+        return read_answer(self._detect(image), image.shape[:2])
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """All looks at one frame: its size (height, width), answers in pixels of each look, 16-px tokens per tile (T,)."""
+
+    size: tuple[int, int]
+    coarse: Answer
+    tiles: tuple[Answer, ...]
+    tokens: NDArray[np.float64]
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The tiles."""
+        return lay_out(self.size, TILE, OVERLAP, FINE)
+
+    def order(self, guide: Guide) -> NDArray[np.int64]:
+        """Return the tiles in the order of a guide."""
+        values = {} if guide == "scores" else {"pixels": self.tokens}
+        if guide != "pixels":
+            boxes = self._first_look().answers[0].boxes
+            values["scores"] = score_values(boxes, self.coarse.scores, self.layout, COARSE / max(self.size))
+        return tile_order(values, guide)
+
+    def found(self, tiles: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+        """Return boxes, scores and labels if the coarse look and these tiles are read."""
+        looks = self._first_look()
+        for tile in tiles:
+            looks.add_fine(self.tiles[tile], tile)
+        merged = looks.merged()
+        return merged.boxes, merged.scores, merged.labels
+
+    def megapixels(self, tiles: int) -> float:
+        """Return what a detector is given if so many tiles are read."""
+        height, width = resized_size(self.size, COARSE)
+        return (height * width + int(self.layout.pixels[:tiles].sum())) / 1e6
+
+    def _first_look(self) -> Looks:
+        looks = Looks(self.layout)
+        looks.add_coarse(self.coarse, resized_size(self.size, COARSE))
+        return looks
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One frame to read, for a process that opens the detector itself."""
+
+    model: str
+    identity: str
+    folder: Path
+    path: Path
+
+
+def read_frames(model: str, reader: Reader, images: Sequence[Path], out: Path, workers: int) -> list[Frame]:
+    """Return the looks at every image; read only those that the cache in `out` lacks."""
+    settings = json.dumps([reader.identity, FINE, COARSE, TILE, OVERLAP, _MOST])
+    folder = out / "looks" / hashlib.sha256(settings.encode()).hexdigest()[:16]
+    jobs = [_Job(model, reader.identity, folder, path) for path in images]
+    places = [folder / f"{image_digest(path)}.npz" for path in images]
+    lacking = [job for job, place in zip(jobs, places, strict=True) if _stored(place) is None]
+    if workers > 1 and len(lacking) > 1:
+        done = map_with_progress(_read_in_process, lacking, workers=workers, label=f"looks of {Path(model).name}")
+    else:
+        done = map_with_progress(lambda job: _read(job, reader), lacking, workers=1, label="looks")
+    for _ in done:
+        pass
+    return [cast(Frame, _stored(place)) for place in places]
+
+
+def _read(job: _Job, reader: Reader) -> None:
+    pixels = read_image(job.path)
+    layout = lay_out(pixels.shape[:2], TILE, OVERLAP, FINE)
+    frame = resized(pixels, FINE)
+    answers = [reader(resized(pixels, COARSE)), *(reader(layout.cut(frame, tile)) for tile in range(len(layout)))]
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        boxes=np.concatenate([one.boxes for one in answers]).astype(np.float32),
+        scores=np.concatenate([one.scores for one in answers]).astype(np.float32),
+        labels=np.concatenate([one.labels for one in answers]).astype(np.int16),
+        counts=np.array([len(one.scores) for one in answers]),
+        tokens=pixel_values(pixels, layout),
+        size=np.array(pixels.shape[:2]),
+    )
+    write_bytes(job.folder / f"{image_digest(job.path)}.npz", buffer.getvalue())
+
+
+def _read_in_process(job: _Job) -> None:
+    _read(job, _opened(job.model, job.identity))
+
+
+@cache
+def _opened(model: str, expected: str) -> Reader:
+    reader = Reader(model, threads=1)
+    if reader.identity != expected:
+        raise InputError(f"--model: '{model}' changed while the study ran; run it again")
+    return reader
+
+
+def _stored(place: Path) -> Frame | None:
+    """Return the looks in a file; None if it is missing or damaged."""
+    try:
+        # Read from memory: numpy leaves the file of a damaged archive open.
+        with np.load(io.BytesIO(place.read_bytes()), allow_pickle=False) as arrays:
+            boxes, scores, labels = arrays["boxes"], arrays["scores"], arrays["labels"]
+            ends = np.cumsum(arrays["counts"])
+            tokens, size = arrays["tokens"], arrays["size"].tolist()
+        parts = zip(*(np.split(part, ends[:-1]) for part in (boxes, scores, labels)), strict=True)
+        answers = [Answer(b.astype(np.float64), s.astype(np.float64), k.astype(np.int64)) for b, s, k in parts]
+        frame = Frame((size[0], size[1]), answers[0], tuple(answers[1:]), tokens)
+        whole = ends[-1] == len(boxes) == len(scores) == len(labels) and len(frame.tiles) == len(frame.layout)
+    except (OSError, ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile, zlib.error):
+        return None
+    return frame if whole else None
