@@ -35,11 +35,9 @@ def test_the_mean_is_held_from_the_50th_frame_on_and_no_share_leaves_its_bounds(
 ) -> None:
     stream = _stream(budget)
     low, high = stream.bounds
-    # One token of 128: the nearest count may lie that far outside.
-    rounding = 1.5 / 128
     for number, one in enumerate(busy, start=1):
         share = stream.share(_frame(number, one))
-        assert low - rounding <= share <= high + rounding
+        assert low <= share <= high
         assert number < 50 or abs((stream.mean or 0) - budget) <= 0.005
 
 

@@ -17,11 +17,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, TaskID
 
-from vgtok.cli import options
-from vgtok.cli.detections import GEO_FILES, PARTS, Job, Output, write_coco, write_csv
+from vgtok.cli import engines, options
+from vgtok.cli.detections import GEO_FILES, PARTS, Job, Output, weights_stamp, write_coco, write_csv
+from vgtok.cli.engines import EngineName, check_plain_reading, engine_from, model_worker
 from vgtok.cli.frames import Reading
-from vgtok.cli.inputs import absolute_inputs, find_inputs, output_names, passed_over_text
-from vgtok.cli.loading import check_head, model_stamp, open_detector
+from vgtok.cli.inputs import Found, absolute_inputs, find_inputs, output_names, passed_over_text
+from vgtok.cli.loading import check_head, open_detector
 from vgtok.cli.options import BudgetOver, print_rows, said_when_interrupted
 from vgtok.cli.pictures import File, Pictures
 from vgtok.cli.video import VIDEO_SUFFIXES, Video, check_camera, count_frames, is_video, logged_frames, record_camera
@@ -56,7 +57,8 @@ def detect(
         list[Output] | None,
         typer.Option(
             metavar="OUTPUT",
-            help="picture, tokens, compare, coco, csv, geojson or gpkg; repeatable (default: picture and coco).",
+            help="picture, tokens, compare, coco, csv, geojson or gpkg; repeatable (default: picture and coco; with "
+            "ray coco).",
         ),
     ] = None,
     track: Annotated[bool, typer.Option("--track", help="Follow objects through videos; count them by class.")] = False,
@@ -72,13 +74,31 @@ def detect(
     recursive: options.Recursive = False,
     seconds: Annotated[float, typer.Option(min=0.1, help="Seconds to record of a camera.")] = 10,
     out: options.Out = None,
+    engine: engines.EngineOption = EngineName.local,
+    address: engines.Address = None,
+    workers: engines.Workers = None,
+    worker: engines.WorkerSize = None,
+    shards: engines.Shards = None,
+    shard_frames: engines.ShardFrames = None,
     json_: options.Json = False,
 ) -> None:
     """Detect objects at a token budget. Run the same command to resume an interrupted run."""
+    cluster = engine_from(
+        engine,
+        model_worker,
+        address=address,
+        workers=workers,
+        worker=worker,
+        shards=shards,
+        shard_frames=shard_frames,
+    )
     reading = Reading.of(canvas, windows_over, bands, value_range)
-    outputs = frozenset(write or (Output.picture, Output.coco))
+    outputs = frozenset(write or ((Output.picture, Output.coco) if cluster is None else (Output.coco,)))
     if outputs & GEO_FILES.keys():
         check_geo_packages()
+    if cluster is not None:
+        streamed = budget_over is BudgetOver.stream
+        check_plain_reading(reading.settings(), *(["budget_over"] if streamed else []), *(outputs & GEO_FILES.keys()))
     errors = Console(stderr=True, soft_wrap=True)
     failed: list[dict[str, str]] = []
 
@@ -86,10 +106,15 @@ def detect(
         failed.append({"input": item, "error": error})
         errors.print(f"[bold red]error:[/] {escape(error)}")
 
-    found = find_inputs(inputs, IMAGE_SUFFIXES | VIDEO_SUFFIXES, fail, recursive=recursive, cameras=True)
+    if cluster is None:
+        found = find_inputs(inputs, IMAGE_SUFFIXES | VIDEO_SUFFIXES, fail, recursive=recursive, cameras=True)
+    elif track or any(argument.isdecimal() or is_video(Path(argument)) for argument in inputs):
+        raise InputError("--engine ray: takes images; run videos and cameras with --engine local")
+    else:
+        found = Found()
     for camera in found.cameras:
         check_camera(camera)
-    if not (found.files or found.cameras):
+    if cluster is None and not (found.files or found.cameras):
         if json_:
             print(json.dumps({"out": None, "resumed": 0, "frames": [], "videos": [], "failed": failed}))
         raise typer.Exit(1)
@@ -106,7 +131,7 @@ def detect(
     check_head(detector, head, model)
     settings = {
         "model": model,
-        "weights": model_stamp(model),
+        "weights": weights_stamp(model),
         "budget": budget,
         "score_threshold": score_threshold,
         "max_detections": max_detections,
@@ -120,6 +145,25 @@ def detect(
         **({"sparse_head": True} if getattr(detector, "sparse_head", False) else {}),
         **({} if (precision := getattr(detector, "precision", "float32")) == "float32" else {"dtype": precision}),
     }
+    if cluster is not None:
+        from vgtok.cli.scaled import detect_frames
+
+        detect_frames(
+            inputs,
+            settings,
+            outputs,
+            annotated,
+            dtype,
+            cluster,
+            shards,
+            shard_frames,
+            out,
+            failed,
+            fail,
+            recursive=recursive,
+            json_=json_,
+        )
+        return
     # What a camera shows is never the same again.
     clock = datetime.now(UTC).isoformat() if found.cameras else ""
     # A run of its own for other inputs and settings; with --out the journal refuses other settings.

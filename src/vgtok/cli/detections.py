@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.cli.frames import Reading, WindowLog
-from vgtok.detect.result import Prepared, Result
+from vgtok.detect.result import Prepared, Result, record
 from vgtok.errors import InputError, VGTokError
-from vgtok.files import replacing
+from vgtok.files import replacing, stamp, write_bytes
 from vgtok.journal import is_number
 from vgtok.slicing.frames import ArrayFrame, Frame, fit_frame, partition_frame
 from vgtok.slicing.geo import write_geojson, write_geopackage
@@ -190,6 +190,17 @@ class Job:
         other = self._annotated(picture, frame.width, dense["objects"], path)
         return side_by_side([other, drawn], [_caption("dense", dense), _caption("budget", entry)])
 
+    def write_pictures(
+        self, frame: Frame, entry: Mapping[str, Any], tokens: "Tokens", name: str, path: Path
+    ) -> list[str]:
+        """Write the annotated pictures of one image as `name`, and return their names."""
+        from vgtok.detect.result import picture_bytes
+
+        targets = self.targets(name, ".jpg")
+        for kind, target in targets.items():
+            write_bytes(target, picture_bytes(self.draw(frame, entry, kind, tokens, path), target))
+        return [str(target) for target in targets.values()]
+
     def _annotated(
         self, picture: Any, source_width: int, objects: Iterable[Mapping[str, Any]], path: Path | None
     ) -> "Image.Image":
@@ -207,6 +218,16 @@ class Job:
             tracks=np.array([row.get("track", 0) for row in rows], dtype=np.int64),
             truth=None if self.truth is None or path is None else _annotated_boxes(self.truth, path),
         )
+
+
+def weights_stamp(model: str) -> list[int]:
+    """Return what changes with the weights of a model that is a file, a folder or shipped; empty for a hub name."""
+    if Path(model).suffix.lower() == ".onnx":
+        return stamp(Path(model))
+    from vgtok.detect.loading import shipped_models
+
+    place = shipped_models().get(model, Path(model))
+    return stamp(place / "config.json" if place.is_dir() else place)
 
 
 def object_corners(objects: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
@@ -230,25 +251,6 @@ def _annotated_boxes(dataset: "AnnotatedDataset", path: Path) -> NDArray[np.floa
     if index is None:
         raise InputError(f"{path}: not one of the {len(dataset.images)} images of --truth")
     return dataset.annotations(index).boxes
-
-
-def record(item: str, result: "Result") -> dict[str, Any]:
-    """Return a result as plain values; each object has its name, its label and the fields of a COCO results row."""
-    rows = zip(result.names, result.labels.tolist(), result.to_coco(item), strict=True)
-    kept = ("category_id", "bbox", "score")
-    read = (
-        f"{result.tokens.width} x {result.tokens.height}"
-        if result.windows is None
-        else f"{result.windows[0]} of {result.windows[1]} windows"
-    )
-    return {
-        "item": item,
-        "canvas": read,
-        "tokens": len(result.tokens),
-        "retained": result.tokens.retained,
-        "ms": vars(result.timings),
-        "objects": [{"name": name, "label": label, **{key: row[key] for key in kept}} for name, label, row in rows],
-    }
 
 
 def is_record(entry: Mapping[str, Any]) -> bool:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, cast
 
 from vgtok.cli.options import HeadName
 from vgtok.errors import InputError
-from vgtok.files import stamp
 
 if TYPE_CHECKING:
     from vgtok.detect.detector import Detector
@@ -42,16 +41,6 @@ def check_head(detector: "AnyDetector", head: HeadName | None, model: str) -> No
         )
     if head is HeadName.atss and "atss" not in cast("Detector", detector).model.config.auxiliary:
         raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
-
-
-def model_stamp(model: str) -> list[int]:
-    """Return what changes when the weights behind the name of a model do."""
-    if _is_graph(model):
-        return stamp(Path(model))
-    from vgtok.detect.loading import shipped_models
-
-    place = shipped_models().get(model, Path(model))
-    return stamp(place / "config.json" if place.is_dir() else place)
 
 
 def _is_graph(model: str) -> bool:

@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from vgtok.cli.detections import Job, is_record, record
+from vgtok.cli.detections import Job, is_record
 from vgtok.cli.frames import WindowLog
 from vgtok.cli.pipeline import ahead, behind, in_groups
-from vgtok.detect.result import Prepared, Result, picture_bytes
+from vgtok.detect.result import Prepared, Result, record
 from vgtok.errors import InputError, VGTokError
-from vgtok.files import is_there, stamp, write_bytes
+from vgtok.files import is_there, stamp
 from vgtok.journal import Journal
 from vgtok.slicing.frames import ArrayFrame, Frame
 from vgtok.slicing.geo import geo_fields
@@ -113,11 +113,7 @@ class Pictures:
         place = getattr(frame, "place", None)
         if place is not None:
             entry["geo"] = geo_fields(place)
-        written = self.job.targets(file.name, ".jpg")
-        for kind, target in written.items():
-            drawn = self.job.draw(frame, entry, kind, result.tokens, file.path)
-            write_bytes(target, picture_bytes(drawn, target))
-        paths = [str(target) for target in written.values()]
+        paths = self.job.write_pictures(frame, entry, result.tokens, file.name, file.path)
         source = str(file.path.absolute())
         self.journal.add(file.item, {"stamp": seen, "source": source, "written": paths, **entry})
         self.items.append(file.item)

@@ -13,8 +13,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.cli.detections import PARTS, Job, Output, is_record, object_corners, record
+from vgtok.cli.detections import PARTS, Job, Output, is_record, object_corners
 from vgtok.cli.pipeline import Feed, ahead, in_groups
+from vgtok.detect.result import record
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import stamp
 from vgtok.journal import Journal, read_entries, read_header

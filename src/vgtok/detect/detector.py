@@ -24,7 +24,7 @@ from vgtok.detect.result import Prepared, Result, Timings, listed_images
 from vgtok.encode.precision import convert_weights, dtype_name, find_device, find_dtype, running_in
 from vgtok.errors import InputError
 from vgtok.slicing.frames import ArrayFrame, Frame
-from vgtok.slicing.windows import CanvasChoice, WindowFound, fitted_canvas, windows_for
+from vgtok.slicing.windows import LARGEST_WHOLE, CanvasChoice, WindowFound, Windows, fitted_canvas, windows_for
 from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, fit_canvas, read_image
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -221,10 +221,11 @@ class Detector:
         ready = [image if isinstance(image, Prepared) else read_image(image, value_range) for image in given]
         share = self.budget if budget is None else budget
         windows = [
-            None if tokenizer or isinstance(image, Prepared) else windows_for(canvas, self.canvas, image.shape)
-            for image in ready
+            None if tokenizer or isinstance(image, Prepared) else self._windows(canvas, image.shape) for image in ready
         ]
-        reader = tokenizer or Tokenizer(share, canvas=fitted_canvas(canvas, self.canvas))
+        reader = tokenizer or Tokenizer(
+            share, canvas=self.canvas if canvas is None else fitted_canvas(canvas, self.canvas)
+        )
         whole = [image for image, parts in zip(ready, windows, strict=True) if parts is None]
         fresh = iter(self._prepared([image for image in whole if not isinstance(image, Prepared)], reader))
         whole = [image if isinstance(image, Prepared) else next(fresh) for image in whole]
@@ -268,11 +269,20 @@ class Detector:
             head=self.model.check_head(head or self.head),
             sparse_head=self.sparse_head if sparse_head is None else sparse_head,
         )
-        reader = Tokenizer(self.budget if budget is None else budget, canvas=fitted_canvas(canvas, self.canvas))
-        windows = windows_for(canvas, self.canvas, (frame.height, frame.width))
+        reader = Tokenizer(
+            self.budget if budget is None else budget,
+            canvas=self.canvas if canvas is None else fitted_canvas(canvas, self.canvas),
+        )
+        windows = self._windows(canvas, (frame.height, frame.width))
         if windows is None:
             return detect_fitted(frame, reader, predict)
         return detect_by_windows(frame, windows, reader, predict, {} if finished is None else finished, self.names)
+
+    def _windows(self, canvas: CanvasChoice | None, shape: Sequence[int]) -> Windows | None:
+        """Return the windows to read an image of shape (height, width, ...) by; ordinary images are fitted: None."""
+        if canvas is None and max(shape[:2]) <= LARGEST_WHOLE:
+            return None
+        return windows_for(canvas, self.canvas, shape)
 
     def _predict_one(
         self,
@@ -312,21 +322,14 @@ class Detector:
         return [Prepared(image, canvas, partition, share) for image, canvas, partition in parts]
 
     def _partition(self, canvases: Sequence[Canvas], reader: Tokenizer) -> list[Tokens]:
-        """Partition canvases: on a GPU there, in one batch per size, to the same tokens."""
+        """Partition canvases: on a GPU there, to the same tokens."""
         if self.device.type != "cuda":
             return [reader.partition(canvas) for canvas in canvases]
-        tokens: dict[int, Tokens] = {}
-        by_size: dict[tuple[int, ...], list[int]] = {}
-        for number, canvas in enumerate(canvases):
-            by_size.setdefault(canvas.image.shape, []).append(number)
-        for numbers in by_size.values():
-            found = reader.batch(torch.stack([self._pixels(canvases[number]) for number in numbers]))
-            for number, partition in zip(numbers, found, strict=True):
-                canvas = canvases[number]
-                tokens[number] = replace(
-                    partition, source_height=canvas.source_height, source_width=canvas.source_width
-                )
-        return [tokens[number] for number in range(len(canvases))]
+        found = [reader.batch(self._pixels(canvas)[None])[0] for canvas in canvases]
+        return [
+            replace(tokens, source_height=canvas.source_height, source_width=canvas.source_width)
+            for tokens, canvas in zip(found, canvases, strict=True)
+        ]
 
     def on_canvas(
         self,

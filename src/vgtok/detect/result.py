@@ -211,6 +211,25 @@ def supervision_detections(
     )
 
 
+def record(item: str, result: Result) -> dict[str, Any]:
+    """Return a result as plain values; each object has its name, its label and the fields of a COCO results row."""
+    rows = zip(result.names, result.labels.tolist(), result.to_coco(item), strict=True)
+    kept = ("category_id", "bbox", "score")
+    read = (
+        f"{result.tokens.width} x {result.tokens.height}"
+        if result.windows is None
+        else f"{result.windows[0]} of {result.windows[1]} windows"
+    )
+    return {
+        "item": item,
+        "canvas": read,
+        "tokens": len(result.tokens),
+        "retained": result.tokens.retained,
+        "ms": vars(result.timings),
+        "objects": [{"name": name, "label": label, **{key: row[key] for key in kept}} for name, label, row in rows],
+    }
+
+
 def listed_images(images: Any, max_detections: int) -> list[Any]:
     """Return the image, or the list of images, of a call to a detector as a list; check the call's cap."""
     if max_detections < 1:

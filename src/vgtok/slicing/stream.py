@@ -90,7 +90,9 @@ class StreamBudget:
         # A stream may turn busy or calm for good: the allowance bounds how far the mean follows.
         allowed = HELD_WITHIN * max(self.count + 1, HELD_AFTER)
         wanted = min(max(wanted, self.budget - surplus - allowed), self.budget - surplus + allowed)
-        share = target_count(min(max(wanted, low), high), extent, levels=3) / extent.dense
+        # The nearest count a partition can have must not lie beyond the bounds.
+        margin = min(2 / extent.dense, (high - low) / 2)
+        share = target_count(min(max(wanted, low + margin), high - margin), extent, levels=3) / extent.dense
         self.book(share)
         return share
 
