@@ -29,7 +29,15 @@ class RunInterruptedError(VGTokError):
     """A run was interrupted and has saved its state."""
 
 
-_EXTRAS = {"torch": "detect", "scipy": "detect", "safetensors": "detect", "transformers": "hosts"}
+_EXTRAS = {
+    "torch": "detect",
+    "scipy": "detect",
+    "safetensors": "detect",
+    "transformers": "hosts",
+    "ray": "scale",
+    "pyarrow": "scale",
+    "fsspec": "scale",
+}
 """The extra that installs each package `pip install vgtok` leaves out."""
 
 

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import cv2
 from rich.console import Console
@@ -18,6 +18,13 @@ from vgtok.errors import InputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+class Mapper(Protocol):
+    """Yields `function(item)` for every item, in order, with a progress bar: here, or on a cluster."""
+
+    def __call__(self, function: Callable[[Item], Result], items: Sequence[Item], *, label: str) -> Iterator[Result]:
+        """Map a picklable function over picklable items."""
 
 
 def map_with_progress(

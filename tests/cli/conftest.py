@@ -39,3 +39,11 @@ def counting(monkeypatch: pytest.MonkeyPatch, stop_after: int | None = None) -> 
 
     monkeypatch.setattr(Detector, "__call__", call)
     return calls
+
+
+@pytest.fixture(scope="session", autouse=True)
+def precision_is_said() -> None:
+    """Have the note on the precision of the processor said before any test looks at what is printed."""
+    from vgtok.encode.precision import find_dtype
+
+    find_dtype("auto", torch.device("cpu"))

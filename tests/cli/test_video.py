@@ -19,7 +19,7 @@ import torch
 from tests.cli.conftest import counting
 from tests.command_line import Run
 from tests.detect.small_models import small_detector
-from vgtok.cli.detections import Job, is_record
+from vgtok.cli.detections import Job, Output, is_record
 from vgtok.cli.video import LOG_SUFFIX, count_frames, frame_rate, logged_frames, read_video, write_video
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import save_detector
@@ -320,11 +320,12 @@ def test_a_stop_while_drawing_costs_the_drawing_alone(
     drawn: list[int] = []
     original = Job.draw
 
-    def draw(self: Job, *details: Any) -> Any:
-        if len(drawn) == 8:
-            raise KeyboardInterrupt
-        drawn.append(1)
-        return original(self, *details)
+    def draw(self: Job, pixels: Any, entry: Any, kind: Output, *details: Any) -> Any:
+        if kind is Output.tokens:
+            if len(drawn) == 2:
+                raise KeyboardInterrupt
+            drawn.append(1)
+        return original(self, pixels, entry, kind, *details)
 
     with monkeypatch.context() as patched:
         patched.setattr(Job, "draw", draw)

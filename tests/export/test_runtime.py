@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from onnxruntime.quantization import quantize_dynamic
 from PIL import Image
 
 import vgtok
@@ -18,8 +19,9 @@ from tests.command_line import Run, runner
 from tests.detect.small_models import ENCODER, small_detector
 from tests.detect.test_atss import SIZE, head, maps
 from tests.export.small_models import WINDOWED_EVA02, WINDOWED_VIT, traceable_detector
-from vgtok import InputError, OnnxDetector
-from vgtok.data.synthetic import render_scene
+from vgtok import InputError, OnnxDetector, Tokenizer
+from vgtok.data.convert import write_rendered
+from vgtok.data.synthetic import SceneConfig, render_scene
 from vgtok.detect.detector import Detector
 from vgtok.detect.result import Result
 from vgtok.detect.saving import save_detector
@@ -164,13 +166,15 @@ def test_a_file_says_what_it_is(fused: tuple[Detector, Path]) -> None:
 
 def test_what_cannot_be_run_is_refused(fused: tuple[Detector, Path], folder: Path) -> None:
     exported = OnnxDetector(fused[1])
-    with pytest.raises(InputError, match=r"300 x 400 px becomes 384 x 512 .* exported for 512 x 384; .*--size 384x512"):
-        exported(np.zeros((400, 300, 3), dtype=np.uint8))
-    with pytest.raises(InputError, match="budget: this graph reads every image as 306 tokens; export with --dynamic"):
-        exported(np.zeros((384, 512, 3), dtype=np.uint8), budget=0.5)
-    with pytest.raises(InputError, match="head: this graph predicts by query; export another with --head atss"):
+    for settings in ({"budget": 0.5}, {"tokenizer": Tokenizer(budget=0.5, canvas=FUSION_SIZE)}):
+        with pytest.raises(InputError, match=r"budget: this graph reads every image as 306 tokens, not as 384; export"):
+            exported(np.zeros((384, 512, 3), dtype=np.uint8), **settings)  # type: ignore[call-overload]
+    with pytest.raises(InputError, match="head: this graph predicts by its query head; export another"):
         exported(np.zeros((384, 512, 3), dtype=np.uint8), head="atss")
-    with pytest.raises(InputError, match="is an ONNX graph; 'vgtok detect' and"):
+    for device, said in (("tpu", "is not one of auto, cpu, cuda"), ("cuda", "is not available to onnxruntime")):
+        with pytest.raises(InputError, match=f"device: '{device}' {said}"):
+            OnnxDetector(fused[1], device=device)
+    with pytest.raises(InputError, match="is an ONNX graph; 'vgtok detect', 'evaluate' and"):
         vgtok.load(fused[1])
     with pytest.raises(InputError, match="max_detections: 0"):
         exported(np.zeros((384, 512, 3), dtype=np.uint8), max_detections=0)
@@ -201,6 +205,51 @@ def test_the_command(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(OnnxDetector("small.v1.onnx")(render_scene(1, 192, 128).pixels).tokens) == 39
 
 
+@pytest.mark.parametrize(("width", "height"), [(384, 384), (300, 600), (512, 200)])
+def test_an_image_of_another_ratio_is_read_on_the_mean_color(
+    width: int, height: int, fused: tuple[Detector, Path]
+) -> None:
+    detector, path = fused
+    detector.canvas = FUSION_SIZE
+    exported = OnnxDetector(path, threads=1)
+    image = render_scene(7, width, height).pixels
+    found = exported(image, score_threshold=0.0)
+    found.tokens.validate()
+    assert found.tokens.overlay(image).width >= width
+    fitted = exported.prepare(image).canvas
+    assert fitted.height <= FUSION_SIZE[1]
+    assert fitted.width <= FUSION_SIZE[0]
+    # The same image on a canvas of the mean color, in torch: boxes inside the image agree.
+    filled = np.tile(np.array([124, 116, 104], dtype=np.uint8), (FUSION_SIZE[1], FUSION_SIZE[0], 1))
+    filled[: fitted.height, : fitted.width] = fitted.image
+    expected = detector(filled, budget=exported.budget, score_threshold=0.0)
+    best = found.scores.argmax()
+    apart = np.abs(fitted.from_source(found.boxes[best : best + 1]) - expected.boxes).max(axis=1)
+    clipped = np.minimum(expected.boxes, [fitted.width, fitted.height] * 2)
+    apart = np.minimum(apart, np.abs(fitted.from_source(found.boxes[best : best + 1]) - clipped).max(axis=1))
+    assert apart.min() < 2.0
+
+
+def test_a_file_passes_the_quantizer_as_it_is(plain: tuple[Detector, Path], tmp_path: Path) -> None:
+    quantize_dynamic(plain[1], tmp_path / "quantized.onnx")
+    quantized = OnnxDetector(tmp_path / "quantized.onnx", threads=1)
+    assert len(quantized(render_scene(3, *PLAIN_SIZE).pixels, score_threshold=0.0)) > 0
+
+
+def test_eight_bits_are_smaller_and_close(one_stage: tuple[Detector, Path], tmp_path: Path) -> None:
+    detector, path = one_stage
+    description = export_onnx(detector, tmp_path / "int8.onnx", size=PLAIN_SIZE, int8=True)
+    exact, eight = OnnxDetector(path, threads=1), OnnxDetector(tmp_path / "int8.onnx", threads=1)
+    assert (exact.precision, description.precision, eight.precision) == ("float32", "int8", "int8")
+    operators = {node.op_type for node in onnx.load(tmp_path / "int8.onnx").graph.node}
+    assert operators & {"MatMulInteger", "DynamicQuantizeMatMul"}
+    image = render_scene(7, *PLAIN_SIZE).pixels
+    first, second = (model(image, score_threshold=0.0) for model in (exact, eight))
+    np.testing.assert_allclose(second.scores[:5], first.scores[:5], rtol=0.2)
+    with pytest.raises(InputError, match="converted to bfloat16; load it with dtype='float32'"):
+        export_onnx(Detector(detector.model, head="atss").to("cpu", "bfloat16"), tmp_path / "no.onnx")
+
+
 WITHOUT_TORCH = """
 import sys
 
@@ -219,12 +268,12 @@ try:
     vgtok.load("model")
 except vgtok.VGTokError as error:
     print(error)
-from vgtok.cli.main import run
-sys.argv = ["vgtok", "detect", sys.argv[4], "--model", sys.argv[1], "--out", sys.argv[5], "--score-threshold", "0"]
-try:
-    run()
-except SystemExit as stopped:
-    assert not stopped.code, stopped
+from vgtok.cli.main import app, run
+for words in (
+    ["detect", sys.argv[4], "--model", sys.argv[1], "--out", sys.argv[5], "--score-threshold", "0"],
+    ["evaluate", "--model", sys.argv[1], "--data", sys.argv[6], "--json"],
+):
+    app(words, standalone_mode=False)
 sys.argv = ["vgtok", "models"]
 run()
 """
@@ -234,12 +283,17 @@ def test_it_runs_without_torch(fused: tuple[Detector, Path], tmp_path: Path) -> 
     image = render_scene(7, *FUSION_SIZE).pixels
     np.save(tmp_path / "image.npy", image)
     Image.fromarray(image).save(tmp_path / "image.png")
+    data = write_rendered(tmp_path / "data", [7], *FUSION_SIZE, SceneConfig())
     names = ("image.npy", "found.npz", "image.png", "out")
-    arguments = [str(fused[1]), *(str(tmp_path / name) for name in names)]
+    arguments = [str(fused[1]), *(str(tmp_path / name) for name in names), data]
     run = subprocess.run([sys.executable, "-c", WITHOUT_TORCH, *arguments], capture_output=True, text=True, check=False)
     assert "torch is not installed; pip install 'vgtok[detect]'" in run.stdout
     assert run.stderr.strip().startswith("error: torch is not installed"), run.stderr
+    scores = json.loads(next(line for line in run.stdout.splitlines() if line.startswith("{")))
+    assert (scores["images"], scores["dtype"]) == (1, "float32")
+    rows = json.loads((tmp_path / "out" / "detections.json").read_text())
     found: Any = np.load(tmp_path / "found.npz")
+    assert [row["score"] for row in rows] == pytest.approx(found["scores"].tolist(), abs=1e-4)
     expected = vgtok.OnnxDetector(fused[1], threads=1)(image, score_threshold=0.0)
     np.testing.assert_array_equal(found["scores"], expected.scores)
     np.testing.assert_array_equal(found["boxes"], expected.boxes)

@@ -22,7 +22,8 @@ from tests.detect.small_models import SMALL, small_detector
 from tests.fuzz.arguments import make_arguments, run_arguments
 from tests.fuzz.mutations import Mutate, mutate_bytes, mutate_fields, mutate_json, mutate_lines
 from vgtok import InputError, RetentionTable, Tokenizer
-from vgtok.cli.detections import Job, Pictures, is_record, write_coco, write_csv
+from vgtok.cli.detections import Job, is_record, write_coco, write_csv
+from vgtok.cli.pictures import Pictures
 from vgtok.cli.video import logged_frames
 from vgtok.data.coco import open_coco
 from vgtok.data.dataset import AnnotatedDataset
@@ -33,7 +34,7 @@ from vgtok.encode.loading import read_state
 from vgtok.evaluate.detections import ground_truth, read_predictions
 from vgtok.export.description import Description
 from vgtok.journal import Journal
-from vgtok.tokenize.calibrate import Sweep, _is_measured, _table
+from vgtok.tokenize.calibrate import Sweep, _is_measured, merged_table
 from vgtok.tokenize.canvas import read_image
 from vgtok.train.recipe import Recipe, read_recipe
 from vgtok.train.run_to_model import training_history
@@ -260,7 +261,8 @@ def _measured(data: bytes, folder: Path) -> None:
     (folder / "t.partial").write_bytes(data)
     entries = Journal(folder / "t.partial", _SWEPT, partial(_is_measured, sweep=_SWEEP)).entries
     if entries:
-        _table("t", list(entries.values()), "x", _SWEEP)
+        counted = ((entry["item"], entry["dense"], np.array(entry["tokens"])) for entry in entries.values())
+        merged_table("t", counted, "x", _SWEEP)
 
 
 def _description(data: bytes, folder: Path) -> None:

@@ -239,6 +239,56 @@ def evaluate(json_: options.Json = False) -> None:
 
 
 @app.command()
+def scale(
+    frames: Annotated[int, typer.Option(min=16, help="Number of rendered frames.")] = 500,
+    repeats: Annotated[int, typer.Option(min=1, help="Rounds of all engines in turn; medians are reported.")] = 1,
+    json_: options.Json = False,
+) -> None:
+    """Measure frames per second on Ray with one and two workers of one core, against the local engine."""
+    from vgtok.bench.scale import measure_scale
+
+    with Console(stderr=True).status("tokenizing and detecting"):
+        cost = measure_scale(frames, repeats)
+    if json_:
+        print(json.dumps(cost.to_dict()))
+        return
+    rows = [
+        (
+            row.verb,
+            *(f"{rate:.1f}" for rate in (row.local_fps, row.one_worker_fps, row.two_workers_fps)),
+            f"{row.two_over_one:.2f}",
+            f"{row.overhead:.1%}",
+            f"{row.worker_startup_s:.1f}",
+            f"{row.shard_kb_per_frame:.1f}",
+        )
+        for row in cost.rows
+    ]
+    columns = ("frames per s", "local", "1 worker", "2 workers", "2 over 1", "overhead", "start-up s", "KB a frame")
+    console = Console()
+    console.print(console_table(f"{frames} frames, one core per worker, medians of {repeats}", columns, rows))
+    console.print(f"Ray was up after {cost.ray_startup_s:.1f} s; start-up is not in the rates")
+
+
+@app.command()
+def stream(
+    frames: Annotated[int, typer.Option(min=1000, help="Number of tiny frames.")] = 100_000,
+    workers: Annotated[int, typer.Option(min=1, help="Number of workers.")] = 2,
+    json_: options.Json = False,
+) -> None:
+    """Tokenize many tiny frames from parquet files on Ray, and print the driver's memory after each tenth."""
+    from vgtok.bench.scale import measure_stream
+
+    with Console(stderr=True).status("tokenizing"):
+        cost = measure_stream(frames, workers)
+    if json_:
+        print(json.dumps(cost.to_dict()))
+        return
+    print(f"{cost.frames} frames in {cost.seconds:.0f} s, {cost.frames_per_second:.0f} per s with {workers} workers")
+    print(f"driver: {', '.join(f'{value:.0f}' for value in cost.driver_mb)} MB; grew by {cost.driver_growth_mb:.1f} MB")
+    print(f"parquet: {cost.input_mb:.0f} MB in, {cost.output_mb:.0f} MB out")
+
+
+@app.command()
 def wrap(
     model: Annotated[
         list[str] | None, typer.Option(help="dinov2-small, rf-detr or vit-small; repeatable (default: the first two).")

@@ -17,16 +17,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, TaskID
 
-from vgtok.cli import options
-from vgtok.cli.detections import GEO_FILES, PARTS, Job, Output, Pictures, write_coco, write_csv
+from vgtok.cli import engines, options
+from vgtok.cli.detections import GEO_FILES, PARTS, Job, Output, weights_stamp, write_coco, write_csv
+from vgtok.cli.engines import EngineName, check_plain_reading, engine_from, model_worker
 from vgtok.cli.frames import Reading
-from vgtok.cli.inputs import absolute_inputs, find_inputs, output_names, passed_over_text
-from vgtok.cli.options import BudgetOver, HeadName, print_rows, said_when_interrupted
+from vgtok.cli.inputs import Found, absolute_inputs, find_inputs, output_names, passed_over_text
+from vgtok.cli.loading import check_head, open_detector
+from vgtok.cli.options import BudgetOver, print_rows, said_when_interrupted
+from vgtok.cli.pictures import File, Pictures
 from vgtok.cli.video import VIDEO_SUFFIXES, Video, check_camera, count_frames, is_video, logged_frames, record_camera
 from vgtok.data.dataset import IMAGE_SUFFIXES, open_annotated
 from vgtok.defaults import DEFAULT_MODEL, DEFAULT_SCORE
 from vgtok.errors import InputError, VGTokError
-from vgtok.files import locked, stamp
+from vgtok.files import locked
 from vgtok.parallel import progress_bar
 from vgtok.runs import run_folder
 from vgtok.slicing.geo import check_geo_packages
@@ -34,8 +37,7 @@ from vgtok.slicing.windows import LARGEST_WHOLE
 from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from vgtok.detect.detector import Detector
-    from vgtok.export.runtime import OnnxDetector
+    pass
 
 
 def detect(
@@ -55,7 +57,8 @@ def detect(
         list[Output] | None,
         typer.Option(
             metavar="OUTPUT",
-            help="picture, tokens, compare, coco, csv, geojson or gpkg; repeatable (default: picture and coco).",
+            help="picture, tokens, compare, coco, csv, geojson or gpkg; repeatable (default: picture and coco; with "
+            "ray coco).",
         ),
     ] = None,
     track: Annotated[bool, typer.Option("--track", help="Follow objects through videos; count them by class.")] = False,
@@ -71,13 +74,31 @@ def detect(
     recursive: options.Recursive = False,
     seconds: Annotated[float, typer.Option(min=0.1, help="Seconds to record of a camera.")] = 10,
     out: options.Out = None,
+    engine: engines.EngineOption = EngineName.local,
+    address: engines.Address = None,
+    workers: engines.Workers = None,
+    worker: engines.WorkerSize = None,
+    shards: engines.Shards = None,
+    shard_frames: engines.ShardFrames = None,
     json_: options.Json = False,
 ) -> None:
     """Detect objects at a token budget. Run the same command to resume an interrupted run."""
+    cluster = engine_from(
+        engine,
+        model_worker,
+        address=address,
+        workers=workers,
+        worker=worker,
+        shards=shards,
+        shard_frames=shard_frames,
+    )
     reading = Reading.of(canvas, windows_over, bands, value_range)
-    outputs = frozenset(write or (Output.picture, Output.coco))
+    outputs = frozenset(write or ((Output.picture, Output.coco) if cluster is None else (Output.coco,)))
     if outputs & GEO_FILES.keys():
         check_geo_packages()
+    if cluster is not None:
+        streamed = budget_over is BudgetOver.stream
+        check_plain_reading(reading.settings(), *(["budget_over"] if streamed else []), *(outputs & GEO_FILES.keys()))
     errors = Console(stderr=True, soft_wrap=True)
     failed: list[dict[str, str]] = []
 
@@ -85,10 +106,15 @@ def detect(
         failed.append({"input": item, "error": error})
         errors.print(f"[bold red]error:[/] {escape(error)}")
 
-    found = find_inputs(inputs, IMAGE_SUFFIXES | VIDEO_SUFFIXES, fail, recursive=recursive, cameras=True)
+    if cluster is None:
+        found = find_inputs(inputs, IMAGE_SUFFIXES | VIDEO_SUFFIXES, fail, recursive=recursive, cameras=True)
+    elif track or any(argument.isdecimal() or is_video(Path(argument)) for argument in inputs):
+        raise InputError("--engine ray: takes images; run videos and cameras with --engine local")
+    else:
+        found = Found()
     for camera in found.cameras:
         check_camera(camera)
-    if not (found.files or found.cameras):
+    if cluster is None and not (found.files or found.cameras):
         if json_:
             print(json.dumps({"out": None, "resumed": 0, "frames": [], "videos": [], "failed": failed}))
         raise typer.Exit(1)
@@ -100,11 +126,12 @@ def detect(
     # Check once what would fail for every image: the budget here, the head below.
     if budget is not None:
         Tokenizer(budget=budget)
-    detector, place = _opened(model, head, device, dtype, sparse_head)
+    detector = open_detector(model, device, dtype, sparse_head)
     budget = detector.budget if budget is None else budget
+    check_head(detector, head, model)
     settings = {
         "model": model,
-        "weights": stamp(place / "config.json" if place.is_dir() else place),
+        "weights": weights_stamp(model),
         "budget": budget,
         "score_threshold": score_threshold,
         "max_detections": max_detections,
@@ -118,6 +145,25 @@ def detect(
         **({"sparse_head": True} if getattr(detector, "sparse_head", False) else {}),
         **({} if (precision := getattr(detector, "precision", "float32")) == "float32" else {"dtype": precision}),
     }
+    if cluster is not None:
+        from vgtok.cli.scaled import detect_frames
+
+        detect_frames(
+            inputs,
+            settings,
+            outputs,
+            annotated,
+            dtype,
+            cluster,
+            shards,
+            shard_frames,
+            out,
+            failed,
+            fail,
+            recursive=recursive,
+            json_=json_,
+        )
+        return
     # What a camera shows is never the same again.
     clock = datetime.now(UTC).isoformat() if found.cameras else ""
     # A run of its own for other inputs and settings; with --out the journal refuses other settings.
@@ -149,24 +195,6 @@ def _shown_name(row: Mapping[str, Any]) -> str:
     return f"{row['input']}\n{row['canvas']}" if row.get("canvas", "").endswith("windows") else str(row["input"])
 
 
-def _opened(
-    model: str, head: HeadName | None, device: str, dtype: str, sparse_head: bool | None
-) -> "tuple[Detector | OnnxDetector, Path]":
-    """Return a detector with the head that is asked for, and the file or folder it came from."""
-    if Path(model).suffix.lower() == ".onnx":
-        from vgtok.export.runtime import OnnxDetector
-
-        return OnnxDetector(model), Path(model)
-    from vgtok.detect.loading import load, shipped_models
-
-    detector = load(model, device=device, dtype=dtype)
-    if sparse_head is not None:
-        detector.sparse_head = sparse_head
-    if head is HeadName.atss and "atss" not in detector.heads:
-        raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
-    return detector, shipped_models().get(model, Path(model))
-
-
 def _detect_all(job: Job, paths: Sequence[Path], fail: Callable[[str, str], None]) -> tuple[Pictures, list[Video]]:
     """Detect in every file; report one that fails to `fail`, with its name and the reason."""
     pictures = Pictures(job, {path.absolute().parent for path in paths})
@@ -180,21 +208,20 @@ def _detect_all(job: Job, paths: Sequence[Path], fail: Callable[[str, str], None
             "to go on"
         )
 
+    def file(path: Path) -> File:
+        # The file's name, or its path if another file has the same name.
+        return File(path, path.as_posix() if shared[path.name] > 1 else path.name, names[path])
+
     with said_when_interrupted(kept), progress_bar() as progress:
         task = progress.add_task("detecting", total=total)
-        for path in paths:
-            # The file's name, or its path if another file has the same name.
-            item = path.as_posix() if shared[path.name] > 1 else path.name
+        stills = [file(path) for path in paths if not is_video(path)]
+        pictures.detect(stills, partial(progress.advance, task), fail)
+        for one in map(file, filter(is_video, paths)):
             try:
-                if is_video(path):
-                    video = Video(job, path, item, names[path])
-                    videos.append(video)
-                    _detect_video(video, progress, task)
-                else:
-                    pictures.detect(path, item, names[path])
-                    progress.advance(task)
+                videos.append(video := Video(job, *one))
+                _detect_video(video, progress, task)
             except VGTokError as error:
-                fail(item, str(error))
+                fail(one.item, str(error))
     return pictures, videos
 
 

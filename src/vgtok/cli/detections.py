@@ -3,10 +3,9 @@
 import csv
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,20 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgtok.cli.frames import Reading, WindowLog
+from vgtok.detect.result import Prepared, Result, record
 from vgtok.errors import InputError, VGTokError
-from vgtok.files import is_there, replacing, stamp, write_bytes
-from vgtok.journal import Journal, is_number
+from vgtok.files import replacing, stamp, write_bytes
+from vgtok.journal import is_number
 from vgtok.slicing.frames import ArrayFrame, Frame, fit_frame, partition_frame
-from vgtok.slicing.geo import geo_fields, write_geojson, write_geopackage
+from vgtok.slicing.geo import write_geojson, write_geopackage
 from vgtok.tokenize.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from PIL import Image
 
+    from vgtok.cli.loading import AnyDetector
     from vgtok.data.dataset import AnnotatedDataset
-    from vgtok.detect.detector import Detector
-    from vgtok.detect.result import Result
-    from vgtok.export.runtime import OnnxDetector
     from vgtok.slicing.stream import StreamBudget
     from vgtok.slicing.windows import Windows
     from vgtok.tokenize.tokens import Tokens
@@ -54,6 +52,9 @@ GEO_FILES = {
 ENDINGS = {Output.picture: "detections", Output.tokens: "tokens", Output.compare: "compare"}
 """Endings of the annotated files, for the outputs that are written per input."""
 
+_ON_A_GPU = 4
+"""Images per batch on a GPU, which one image does not fill."""
+
 PARTS = ("tokenizer", "encoder", "head")
 """Stages a detection is timed by."""
 
@@ -65,7 +66,7 @@ class Job:
     `truth` is the data set whose annotated boxes are drawn too, `reading` how files are read.
     """
 
-    detector: "Detector | OnnxDetector"
+    detector: "AnyDetector"
     settings: Mapping[str, Any]
     outputs: frozenset[Output]
     out: Path
@@ -75,6 +76,19 @@ class Job:
     def targets(self, name: str, suffix: str) -> dict[Output, Path]:
         """Return the annotated files of an input, by output."""
         return {kind: self.out / f"{name}.{end}{suffix}" for kind, end in ENDINGS.items() if kind in self.outputs}
+
+    @property
+    def batch(self) -> int:
+        """Images that run together: on a GPU several, on a CPU each by itself."""
+        device = getattr(self.detector, "device", None)
+        return _ON_A_GPU if device is not None and device.type == "cuda" else 1
+
+    def prepare(self, pixels: NDArray[np.uint8], stream: "StreamBudget | None") -> "Prepared":
+        """Tokenize (H, W, 3) RGB pixels ahead of the network, at the budget a stream has for them if there is one."""
+        budget = self.settings["budget"] if stream is None else stream.share(pixels)
+        return self.detector.prepare(
+            pixels, tokenizer=Tokenizer(budget, canvas=self.reading.fitted(self.detector.canvas))
+        )
 
     def stream(self, earlier: Iterable[Mapping[str, Any]]) -> "StreamBudget | None":
         """Return the budget of a stream that begins with the records of `earlier`; None if each image has its own."""
@@ -101,12 +115,8 @@ class Job:
         `finished` holds the windows of the frame that an earlier run finished.
         """
         windows = self.windows(frame)
-        choices: dict[str, Any] = {
-            "budget": self.settings["budget"] if budget is None else budget,
-            "max_detections": self.settings["max_detections"],
-            "score_threshold": self.settings["score_threshold"] if score_threshold is None else score_threshold,
-            "head": self.settings["head"],
-        }
+        choices = self._choices(score_threshold)
+        choices["budget"] = self.settings["budget"] if budget is None else budget
         canvas = self.reading.fitted(self.detector.canvas) if windows is None else windows
         on_frame = getattr(self.detector, "on_frame", None)
         if on_frame is None:
@@ -132,6 +142,32 @@ class Job:
             return reader.partition(self.detector.fit(pixels, reader.canvas))
         whole = self.windows(frame) is None
         return (fit_frame(frame, reader)[1] if whole else partition_frame(frame, reader)).tokens
+
+    def detect_all(
+        self, images: "Sequence[Prepared]", score_threshold: float | None = None
+    ) -> "list[Result | Exception]":
+        """Run prepared images as one batch, or one by one if that fails; what cannot be run gives its error."""
+        run: Callable[..., Any] = self.detector
+        choices = self._choices(score_threshold)
+        if len(images) > 1:
+            with suppress(VGTokError, RuntimeError, MemoryError):
+                return list(run(list(images), **choices))
+        found: list[Result | Exception] = []
+        for image in images:
+            # An image that exhausts memory or a kernel does not affect the next one.
+            try:
+                found.append(run(image, **choices))
+            except (VGTokError, RuntimeError, MemoryError) as error:
+                found.append(error)
+        return found
+
+    def _choices(self, score_threshold: float | None) -> dict[str, Any]:
+        """Return the arguments of a call to the detector, but for the budget."""
+        return {
+            "max_detections": self.settings["max_detections"],
+            "score_threshold": self.settings["score_threshold"] if score_threshold is None else score_threshold,
+            "head": self.settings["head"],
+        }
 
     def draw(
         self,
@@ -163,6 +199,17 @@ class Job:
         other = self._annotated(picture, frame.width, dense["objects"], path)
         return side_by_side([other, drawn], [_caption("dense", dense), _caption("budget", entry)])
 
+    def write_pictures(
+        self, frame: Frame, entry: Mapping[str, Any], tokens: "Tokens", name: str, path: Path
+    ) -> list[str]:
+        """Write the annotated pictures of one image as `name`, and return their names."""
+        from vgtok.detect.result import picture_bytes
+
+        targets = self.targets(name, ".jpg")
+        for kind, target in targets.items():
+            write_bytes(target, picture_bytes(self.draw(frame, entry, kind, tokens, path), target))
+        return [str(target) for target in targets.values()]
+
     def _annotated(
         self, picture: Any, source_width: int, objects: Iterable[Mapping[str, Any]], path: Path | None
     ) -> "Image.Image":
@@ -180,6 +227,16 @@ class Job:
             tracks=np.array([row.get("track", 0) for row in rows], dtype=np.int64),
             truth=None if self.truth is None or path is None else _annotated_boxes(self.truth, path),
         )
+
+
+def weights_stamp(model: str) -> list[int]:
+    """Return what changes with the weights of a model that is a file, a folder or shipped; empty for a hub name."""
+    if Path(model).suffix.lower() == ".onnx":
+        return stamp(Path(model))
+    from vgtok.detect.loading import shipped_models
+
+    place = shipped_models().get(model, Path(model))
+    return stamp(place / "config.json" if place.is_dir() else place)
 
 
 def object_corners(objects: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
@@ -203,25 +260,6 @@ def _annotated_boxes(dataset: "AnnotatedDataset", path: Path) -> NDArray[np.floa
     if index is None:
         raise InputError(f"{path}: not one of the {len(dataset.images)} images of --truth")
     return dataset.annotations(index).boxes
-
-
-def record(item: str, result: "Result") -> dict[str, Any]:
-    """Return a result as plain values; each object has its name, its label and the fields of a COCO results row."""
-    rows = zip(result.names, result.labels.tolist(), result.to_coco(item), strict=True)
-    kept = ("category_id", "bbox", "score")
-    read = (
-        f"{result.tokens.width} x {result.tokens.height}"
-        if result.windows is None
-        else f"{result.windows[0]} of {result.windows[1]} windows"
-    )
-    return {
-        "item": item,
-        "canvas": read,
-        "tokens": len(result.tokens),
-        "retained": result.tokens.retained,
-        "ms": vars(result.timings),
-        "objects": [{"name": name, "label": label, **{key: row[key] for key in kept}} for name, label, row in rows],
-    }
 
 
 def is_record(entry: Mapping[str, Any]) -> bool:
@@ -282,83 +320,3 @@ def write_csv(path: Path, records: Iterable[Mapping[str, Any]], *, tracked: bool
                 texts = csv_text(entry["item"]), csv_text(found["name"])
                 identity = [found.get("track", "")] if tracked else []
                 writer.writerow((*texts, found["label"], f"{found['score']:.4f}", *corners, *identity))
-
-
-class Pictures:
-    """The image files of one command in a folder whose `journal` holds the finished ones, also of earlier commands.
-
-    `items` are those of this command; an earlier one finished `resumed` of them. Finished images that were deleted
-    since from one of the input `folders` are dropped.
-    """
-
-    def __init__(self, job: Job, folders: AbstractSet[Path]) -> None:
-        self.job = job
-        self.journal = Journal(job.out / "journal.jsonl", job.settings, partial(_is_current, folders=folders))
-        self.stream = job.stream(self.journal.entries.values())
-        self.resumed = 0
-        self.items: list[str] = []
-
-    def detect(self, path: Path, item: str, name: str) -> None:
-        """Detect in one file called `item`, write its pictures and log it, unless an earlier run did."""
-        from vgtok.detect.result import picture_bytes
-
-        if self._finished(path, item):
-            self.items.append(item)
-            self.resumed += 1
-            return
-        seen = stamp(path)
-        with self.job.reading.opened(path) as frame:
-            # A large frame is looked at coarsely for its share.
-            budget = None if self.stream is None else self.stream.share(frame.picture())
-            log = None
-            if self.job.windows(frame) is not None:
-                settings = {**self.job.settings, "source": str(path.absolute()), "stamp": seen, "share": budget}
-                log = WindowLog(self.job.out / f"{name}.windows.jsonl", settings)
-            # An image that exhausts memory or a kernel does not affect the next one.
-            try:
-                result = self.job.detect(frame, budget=budget, finished=log)
-            except (VGTokError, RuntimeError, MemoryError) as error:
-                if log is not None and not len(log):
-                    log.remove()
-                raise InputError(str(error) if str(error).startswith(str(path)) else f"{item}: {error}") from None
-            entry = record(item, result)
-            place = getattr(frame, "place", None)
-            if place is not None:
-                entry["geo"] = geo_fields(place)
-            written = self.job.targets(name, ".jpg")
-            for kind, target in written.items():
-                write_bytes(target, picture_bytes(self.job.draw(frame, entry, kind, result.tokens, path), target))
-        files = [str(target) for target in written.values()]
-        self.journal.add(item, {"stamp": seen, "source": str(path.absolute()), "written": files, **entry})
-        self.items.append(item)
-        if log is not None:
-            log.remove()
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a row for every finished file of this command."""
-        found = ((item, self.journal.entries[item]) for item in self.items)
-        return [
-            {
-                "input": item,
-                "detections": len(entry["objects"]),
-                "georeferenced": "geo" in entry,
-                **{key: entry[key] for key in ("canvas", "tokens", "retained", "ms", "written") if key in entry},
-            }
-            for item, entry in found
-        ]
-
-    def _finished(self, path: Path, item: str) -> bool:
-        """Whether an earlier run wrote everything for this file, and it has not changed since."""
-        entry = self.journal.entries.get(item)
-        if entry is None or entry["stamp"] != stamp(path):
-            return False
-        return all(is_there(Path(file)) for file in entry["written"])
-
-
-def _is_current(entry: Mapping[str, Any], folders: AbstractSet[Path]) -> bool:
-    """Whether an entry is whole and its image still exists; older entries have no `source`."""
-    written, source = entry.get("written"), entry.get("source", "")
-    if not (is_record(entry) and "stamp" in entry and isinstance(source, str) and isinstance(written, list)):
-        return False
-    gone = Path(source).parent in folders and not is_there(Path(source))
-    return all(isinstance(file, str) for file in written) and not gone

@@ -10,7 +10,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from vgtok.cli import options
+from vgtok.cli import engines, options
+from vgtok.cli.detections import weights_stamp
+from vgtok.cli.engines import EngineName, engine_from, model_worker
+from vgtok.cli.loading import check_head, open_detector
 from vgtok.cli.options import said_when_interrupted
 from vgtok.data.dataset import open_annotated
 from vgtok.data.subset import evenly_spaced
@@ -21,6 +24,7 @@ from vgtok.evaluate.detections import read_predictions
 from vgtok.evaluate.evaluation import ClassResult, Evaluation, apply_protocol, evaluate_scored, find_mistakes
 from vgtok.evaluate.protocols import protocol_for
 from vgtok.files import write_text
+from vgtok.runs import run_folder
 
 
 def evaluate(
@@ -30,7 +34,9 @@ def evaluate(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Model to run, instead of --predictions: a name, a folder or a file."),
+        typer.Option(
+            help="Model to run, instead of --predictions: a name, a folder or a file, also an exported .onnx."
+        ),
     ] = None,
     budget: options.ModelBudget = None,
     head: options.Head = None,
@@ -63,11 +69,28 @@ def evaluate(
     report: Annotated[
         Path | None, typer.Option(help="Folder to write an HTML and Markdown report and the detections to.")
     ] = None,
+    engine: engines.EngineOption = EngineName.local,
+    address: engines.Address = None,
+    workers: engines.Workers = None,
+    worker: engines.WorkerSize = None,
+    shards: engines.Shards = None,
+    shard_frames: engines.ShardFrames = None,
     json_: options.Json = False,
 ) -> None:
     """Compute AP by class; also print max detections, images and boxes scored."""
+    cluster = engine_from(
+        engine,
+        model_worker,
+        address=address,
+        workers=workers,
+        worker=worker,
+        shards=shards,
+        shard_frames=shard_frames,
+    )
     if (predictions is None) == (model is None):
         raise InputError("evaluate: give either --predictions or --model")
+    if cluster is not None and model is None:
+        raise InputError("--engine ray: goes with --model; a results file is scored in this process")
     if limit is not None and model is None:
         raise InputError("--limit: goes with --model; a results file is scored over all images")
     if map_ and model is None:
@@ -82,27 +105,49 @@ def evaluate(
             detections = read_predictions(predictions, dataset)
         run |= {"predictions": str(predictions), DETECTIONS_FIELD: str(predictions.absolute())}
     else:
-        from vgtok.detect.loading import load
-        from vgtok.evaluate.detections import run_detector
+        from vgtok.evaluate.detections import class_labels, run_detector
         from vgtok.tokenize.tokenizer import Tokenizer
 
         assert model is not None
         dataset = dataset if limit is None else evenly_spaced(dataset, limit)
-        detector = load(model, device=device, dtype=dtype)
+        detector = open_detector(model, device, dtype, sparse_head)
+        check_head(detector, head, model)
         chosen = head.value if head else detector.head
-        if sparse_head is not None:
-            detector.sparse_head = sparse_head
         budget = detector.budget if budget is None else budget
         reader = Tokenizer(budget, canvas=detector.canvas)
-        with said_when_interrupted(lambda: "nothing is kept, as AP needs every image; --limit 20 takes 20 of them"):
-            ran = run_detector(
-                detector, dataset, reader, rules.max_detections, chosen, progress=True, class_map=class_map
+        if cluster is not None:
+            from vgtok.cli.scaled import score_frames
+
+            settings = {"model": model, "weights": weights_stamp(model), "budget": budget, "head": chosen}
+            settings |= {"dtype": detector.precision, "sparse_head": getattr(detector, "sparse_head", False)}
+            folder = shards or str(run_folder("evaluate", [data], {**settings, "limit": limit}) / "shards")
+            labels = class_labels(detector.names, dataset, class_map)
+            ran, shard_run = score_frames(
+                model,
+                detector.names,
+                dataset,
+                labels,
+                reader,
+                rules.max_detections,
+                chosen,
+                dtype,
+                getattr(detector, "sparse_head", False),
+                cluster,
+                folder,
+                shard_frames,
+                settings,
             )
+            run["scale"] = shard_run.to_dict()
+        else:
+            with said_when_interrupted(lambda: "nothing is kept, as AP needs every image; --limit 20 takes 20 of them"):
+                ran = run_detector(
+                    detector, dataset, reader, rules.max_detections, chosen, progress=True, class_map=class_map
+                )
         detections = ran.detections
         run |= {
             "model": model,
             "head": chosen,
-            "sparse_head": detector.sparse_head,
+            "sparse_head": getattr(detector, "sparse_head", False),
             "budget": budget,
             "dtype": detector.precision,
             **ran.to_dict(),

@@ -32,6 +32,7 @@ class BudgetOver(StrEnum):
 
 
 MODEL_HELP = "A shipped model, a saved model's folder, a Co-DETR checkpoint or a hub name."
+_RUN_MODEL = f"{MODEL_HELP[:-1]}; also an exported .onnx."
 
 Budget = Annotated[float | None, typer.Option(help="Share of the dense grid to keep, exactly.")]
 ModelBudget = Annotated[
@@ -79,7 +80,7 @@ Data = Annotated[
 AnnotatedData = Annotated[
     str, typer.Option("--data", help="visdrone:DIR, aitodv2:DIR[:SPLIT], coco:JSON:IMAGES or yolo:YAML[:SPLIT].")
 ]
-Model = Annotated[str, typer.Option("--model", help=MODEL_HELP)]
+Model = Annotated[str, typer.Option("--model", help=_RUN_MODEL)]
 ModelArgument = Annotated[str | None, typer.Argument(help=f"{MODEL_HELP} Default: {DEFAULT_MODEL}.")]
 Head = Annotated[HeadName | None, typer.Option(help="Prediction head (default: the model's).")]
 SparseHead = Annotated[

@@ -5,7 +5,9 @@ import io
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -16,14 +18,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from vgtok import __version__
-from vgtok.cli import options
+from vgtok.cli import engines, options
+from vgtok.cli.engines import EngineName, engine_from, model_worker
 from vgtok.cli.options import said_when_interrupted
 from vgtok.cli.wide_tables import fitting_tables
 from vgtok.data.dataset import AnnotatedDataset
 from vgtok.data.subset import evenly_spaced
 from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
-from vgtok.parallel import default_workers
+from vgtok.parallel import Mapper, default_workers
 from vgtok.runs import RUNS
 from vgtok.show.tables import results_page
 from vgtok.study.registry import (
@@ -40,6 +43,9 @@ from vgtok.study.registry import (
     variable,
 )
 from vgtok.study.result import Inputs, Result, Row, Study
+
+_NOT_BY_FRAME = frozenset({"teaser", "method", "fidelity", "overfit", "grid", "seeds"})
+"""Studies that draw one frame, train, or print what the paper has."""
 
 
 def study(
@@ -81,6 +87,9 @@ def study(
         typer.Option(help="Output folder of all studies, which share detections (default: vgtok-runs/study)."),
     ] = None,
     workers: options.Workers = None,
+    engine: engines.EngineOption = EngineName.local,
+    address: engines.Address = None,
+    worker: engines.WorkerSize = None,
     json_: options.Json = False,
 ) -> None:
     """Reproduce a table or figure of the paper; without a name, list all of them and what they need."""
@@ -91,6 +100,14 @@ def study(
     # Silence the memory profiler; it reads this variable at import.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     chosen = load_study(name)
+    cluster = engine_from(engine, model_worker, address=address, worker=worker)
+    if cluster is not None and name in _NOT_BY_FRAME:
+        raise InputError(f"--engine ray: study '{name}' is not computed frame by frame; run it with --engine local")
+    mapper: Mapper | None = None
+    if cluster is not None:
+        from vgtok.scale.mapping import map_on_cluster
+
+        mapper = partial(map_on_cluster, engine=replace(cluster, workers=workers))
     given = {
         "data": data,
         "frame": frame,
@@ -118,6 +135,7 @@ def study(
         device or "auto",
         dtype or "float32",
         tuple(map_ or ()),
+        mapper,
     )
 
     def kept() -> str:

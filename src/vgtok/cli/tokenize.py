@@ -5,7 +5,7 @@ A file that cannot be tokenized is reported in one line, and the others are stil
 
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +16,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from vgtok.cli import options
+from vgtok.cli import engines, options
+from vgtok.cli.engines import EngineName, check_plain_reading, engine_from, plain_worker
 from vgtok.cli.frames import Reading
 from vgtok.cli.inputs import absolute_inputs, find_inputs, output_names, passed_over_text
 from vgtok.cli.options import console_table, print_rows, said_when_interrupted
@@ -65,13 +66,28 @@ def tokenize(
     value_range: options.ValueRange = None,
     write: Annotated[
         list[Output] | None,
-        typer.Option(metavar="OUTPUT", help="Per image: picture (default), npz or json; repeatable."),
+        typer.Option(metavar="OUTPUT", help="Per image: picture (default; with ray none), npz or json; repeatable."),
     ] = None,
     recursive: options.Recursive = False,
     out: options.Out = None,
+    engine: engines.EngineOption = EngineName.local,
+    address: engines.Address = None,
+    workers: engines.Workers = None,
+    worker: engines.WorkerSize = None,
+    shards: engines.Shards = None,
+    shard_frames: engines.ShardFrames = None,
     json_: options.Json = False,
 ) -> None:
     """Partition images into tokens of 16, 32 and 64 px, at a budget of 40% by default; the same command resumes."""
+    cluster = engine_from(
+        engine,
+        plain_worker,
+        address=address,
+        workers=workers,
+        worker=worker,
+        shards=shards,
+        shard_frames=shard_frames,
+    )
     reading = Reading.of(canvas, windows_over, bands, value_range)
     fitted = reading.fitted(DEFAULT_CANVAS)
     tokenizer = options.tokenizer_from(budget, percentile, table, rank, scorer, gate, splitter, fitted)
@@ -86,13 +102,34 @@ def tokenize(
         failed.append({"image": image, "error": error})
         errors.print(f"[bold red]error:[/] {escape(error)}")
 
+    outputs: set[Output] = {Output.picture if name is Output.overlay else name for name in write or []}
+    if cluster is not None:
+        from vgtok.cli.scaled import tokenize_frames
+
+        fits = isinstance(reading.canvas, tuple) or reading.canvas == "native"
+        unread = {name: value for name, value in reading.settings().items() if name != "canvas" or not fits}
+        check_plain_reading(unread, *(["budget_over"] if streamed else []))
+
+        tokenize_frames(
+            images,
+            tokenizer,
+            None if fits else LARGEST_WHOLE,
+            outputs,
+            cluster,
+            shards,
+            shard_frames,
+            out,
+            failed,
+            fail,
+            recursive=recursive,
+            json_=json_,
+        )
+        return
     found = find_inputs(images, IMAGE_SUFFIXES, fail, recursive=recursive)
     if said := passed_over_text(found.passed_over):
         errors.print(f"[yellow]{escape(said)}[/]", highlight=False)
     if found.files:
-        outputs: set[Output] = {
-            Output.picture if name is Output.overlay else name for name in write or [Output.picture]
-        }
+        outputs = outputs or {Output.picture}
         settings = {**asdict(tokenizer), **reading.settings(), "write": sorted(outputs)}
         # Only if asked for, so that runs of earlier versions resume.
         settings |= {"budget_over": "stream"} if streamed else {}
@@ -183,14 +220,6 @@ def _tokenize_file(path: Path, name: str, job: _Job, stream: "StreamBudget | Non
         windowed = job.reading.windows(frame, DEFAULT_CANVAS) is not None
         tokens = _tokens(frame, path, job.tokenizer, stream, windowed=windowed)
         picture = frame.picture() if Output.picture in job.outputs else None
-    written = []
-    for output in sorted(job.outputs):
-        target = job.out / (f"{name}.tokens.png" if output is Output.picture else f"{name}.tokens.{output}")
-        if output is Output.json:
-            write_text(target, tokens.to_json())
-        else:
-            write_bytes(target, _png(tokens, picture) if output is Output.picture else _npz(tokens))
-        written.append(str(target))
     return {
         "image": str(path),
         "canvas": "windows" if windowed else f"{tokens.width} x {tokens.height}",
@@ -198,8 +227,21 @@ def _tokenize_file(path: Path, name: str, job: _Job, stream: "StreamBudget | Non
         "dense": tokens.dense,
         "retained": tokens.retained,
         "counts": {str(size): count for size, count in tokens.counts().items()},
-        "written": written,
+        "written": write_tokens(tokens, picture, name, job.outputs, job.out),
     }
+
+
+def write_tokens(tokens: Tokens, image: Any, name: str, outputs: Iterable[Output], out: Path) -> list[str]:
+    """Write the files of one image as `name`, and return their names."""
+    written = []
+    for output in sorted(outputs):
+        target = out / (f"{name}.tokens.png" if output is Output.picture else f"{name}.tokens.{output}")
+        if output is Output.json:
+            write_text(target, tokens.to_json())
+        else:
+            write_bytes(target, _png(tokens, image) if output is Output.picture else _npz(tokens))
+        written.append(str(target))
+    return written
 
 
 def _tokens(frame: Frame, path: Path, tokenizer: Tokenizer, stream: "StreamBudget | None", *, windowed: bool) -> Tokens:
@@ -251,14 +293,30 @@ def calibrate(
     ] = None,
     canvas: options.CanvasOption = options.CANVAS_TEXT,
     workers: options.Workers = None,
+    engine: engines.EngineOption = EngineName.local,
+    address: engines.Address = None,
+    worker: engines.WorkerSize = None,
+    shards: engines.Shards = None,
+    shard_frames: engines.ShardFrames = None,
     json_: options.Json = False,
 ) -> None:
     """Measure the share of tokens each percentile keeps. Run the same command to resume."""
     sweep = Sweep(tuple(scorer or ["tophat"]), tuple(rank or RANKS), canvas=options.canvas_size(canvas))
-    dataset = open_dataset(data)
-    journal = f"{out}.partial"
-    with said_when_interrupted(lambda: f"measured images are kept in {journal}; run the same command to go on"):
-        table = measure_table(name or out.stem, dataset.images, dataset.name, sweep, out, workers or default_workers())
+    cluster = engine_from(
+        engine, plain_worker, address=address, worker=worker, shards=shards, shard_frames=shard_frames
+    )
+    if cluster is not None:
+        from vgtok.cli.scaled import calibrate_frames
+
+        cluster = replace(cluster, workers=workers)
+        table = calibrate_frames(data, name or out.stem, sweep, out, cluster, shards, shard_frames)
+    else:
+        dataset = open_dataset(data)
+        journal = f"{out}.partial"
+        with said_when_interrupted(lambda: f"measured images are kept in {journal}; run the same command to go on"):
+            table = measure_table(
+                name or out.stem, dataset.images, dataset.name, sweep, out, workers or default_workers()
+            )
     if json_:
         print(json.dumps(asdict(table)))
     else:

@@ -2,9 +2,10 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,19 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.cli.detections import PARTS, Job, Output, is_record, object_corners, record
+from vgtok.cli.detections import PARTS, Job, Output, is_record, object_corners
+from vgtok.cli.pipeline import Feed, ahead, in_groups
+from vgtok.detect.result import record
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import stamp
 from vgtok.journal import Journal, read_entries, read_header
 from vgtok.slicing.frames import ArrayFrame
 
 if TYPE_CHECKING:
+    from vgtok.detect.result import Prepared, Result
     from vgtok.detect.tracking import Tracker
+
+    Drawn = tuple[Prepared, Mapping[str, Any]]
 
 VIDEO_SUFFIXES = frozenset({".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg"})
 
@@ -192,6 +198,13 @@ def _resumed_tracks(job: Job, log: Journal) -> "Tracker":
     return tracker
 
 
+def _close(drawings: "Sequence[Feed[Drawn]]") -> None:
+    """End all drawings; raise the error of the first that failed once every thread has ended."""
+    with ExitStack() as stack:
+        for drawing in reversed(drawings):
+            stack.callback(drawing.close)
+
+
 class Video:
     """One video file, called `item` in results; `resumed` is the number of frames an earlier run finished."""
 
@@ -209,27 +222,80 @@ class Video:
             self._remove_outdated()
 
     def detect(self, advance: Callable[[], None]) -> None:
-        """Detect in every frame that is not in the log; call `advance` after each."""
+        """Detect in every frame that is not in the log; call `advance` after each.
+
+        The next frames are read and tokenized while the network runs. Unless an earlier run found some of them, frames
+        are drawn as they are found; `write` draws what is then missing.
+        """
+        drawings = [] if self.resumed else [self._drawing(kind, target) for kind, target in self.targets.items()]
+        try:
+            for group in in_groups(ahead(self._prepared()), self.job.batch):
+                self._detect_group(group, drawings, advance)
+        except VGTokError:
+            # The frames before the error make a whole video.
+            _close(drawings)
+            raise
+        except BaseException as error:
+            for drawing in drawings:
+                drawing.close(error)
+            raise
+        _close(drawings)
+
+    def _prepared(self) -> "Iterator[tuple[Frame, Prepared]]":
+        """Yield the frames that are not in the log, ready for the network."""
         for frame in read_video(self.path, len(self.log.entries)):
-            item = f"{self.item}#{frame.number:06d}"
             try:
-                entry = self._record(frame.pixels, item)
-            except (VGTokError, RuntimeError, MemoryError) as error:
-                raise InputError(f"{item}: {error}; run again to resume from there") from None
-            self._remove_outdated()
+                yield frame, self.job.prepare(frame.pixels, self.stream)
+            except (RuntimeError, MemoryError) as error:
+                raise InputError(f"{self.item}#{frame.number:06d}: {error}; run again to resume from there") from None
+
+    def _detect_group(
+        self, group: "Sequence[tuple[Frame, Prepared]]", drawings: "Sequence[Feed[Drawn]]", advance: Callable[[], None]
+    ) -> None:
+        """Detect in the next few frames, log them and hand them to the drawings."""
+        results = self.job.detect_all([image for _, image in group], self._least_score())
+        for (frame, image), result in zip(group, results, strict=True):
+            item = f"{self.item}#{frame.number:06d}"
+            if isinstance(result, Exception):
+                raise InputError(f"{item}: {result}; run again to resume from there")
+            entry = self._record(result, item)
+            if self.resumed:
+                self._remove_outdated()
             self.log.add(item, {"seconds": round(frame.seconds, 3), **entry})
+            for drawing in drawings:
+                drawing.put((image, entry))
             advance()
 
-    def _record(self, pixels: NDArray[np.uint8], item: str) -> dict[str, Any]:
-        """Detect in the next frame; return its record, with identities if the run tracks."""
-        budget = None if self.stream is None else self.stream.share(pixels)
+    def _drawing(self, kind: Output, target: Path) -> "Feed[Drawn]":
+        """Return a feed that draws frames with their records to an annotated video."""
+
+        def pictures(found: "Iterator[Drawn]") -> Iterator[NDArray[np.uint8]]:
+            for image, entry in found:
+                yield np.asarray(self.job.draw(ArrayFrame(image.pixels), entry, kind, image.tokens), dtype=np.uint8)
+
+        def write(found: "Iterator[Drawn]") -> None:
+            first = next(found, None)
+            if first is not None:
+                write_video(target, pictures(chain([first], found)), self.rate)
+
+        return Feed(write)
+
+    def _least_score(self) -> float | None:
+        """Return the score above which frames are searched; tracks are also followed by weak detections."""
         if self.tracks is None:
-            return record(item, self.job.detect(ArrayFrame(pixels), budget=budget))
-        from vgtok.detect.tracking import UNTRACKED, WEAK_SCORE
+            return None
+        from vgtok.detect.tracking import WEAK_SCORE
+
+        return min(float(self.job.settings["score_threshold"]), WEAK_SCORE)
+
+    def _record(self, result: "Result", item: str) -> dict[str, Any]:
+        """Return the record of the next frame, with identities if the run tracks."""
+        entry = record(item, result)
+        if self.tracks is None:
+            return entry
+        from vgtok.detect.tracking import UNTRACKED
 
         least = self.job.settings["score_threshold"]
-        frame = ArrayFrame(pixels)
-        entry = record(item, self.job.detect(frame, budget=budget, score_threshold=min(least, WEAK_SCORE)))
         # The rounded values of the record, so that replaying the log gives the same tracks.
         objects = entry["objects"]
         boxes, labels = object_corners(objects), np.array([row["label"] for row in objects], dtype=np.int64)
@@ -245,7 +311,8 @@ class Video:
         """Write every annotated video that is missing, from the log; call `advance` after each frame."""
         for kind, target in self.targets.items():
             if self.log.entries and not target.is_file():
-                write_video(target, self._pictures(kind, advance), self.rate)
+                # Frames are read and drawn in a thread, and encoded in this one.
+                write_video(target, ahead(self._pictures(kind, advance)), self.rate)
 
     def row(self) -> dict[str, Any]:
         """Return the row of the video for the report: totals, and means over its frames."""

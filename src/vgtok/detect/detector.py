@@ -20,12 +20,12 @@ from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS, DEFAULT_SCORE
 from vgtok.detect.by_windows import detect_by_windows, detect_fitted
 from vgtok.detect.config import MAX_DETECTIONS, Auxiliary, Head
 from vgtok.detect.model import CoDetr
-from vgtok.detect.result import Result, Timings, read_images
+from vgtok.detect.result import Prepared, Result, Timings, listed_images
 from vgtok.encode.precision import convert_weights, dtype_name, find_device, find_dtype, running_in
 from vgtok.errors import InputError
 from vgtok.slicing.frames import ArrayFrame, Frame
-from vgtok.slicing.windows import CanvasChoice, WindowFound, Windows, fitted_canvas, windows_for
-from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, fit_canvas
+from vgtok.slicing.windows import LARGEST_WHOLE, CanvasChoice, WindowFound, Windows, fitted_canvas, windows_for
+from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, fit_canvas, read_image
 from vgtok.tokenize.retention import RetentionTable
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
@@ -212,6 +212,7 @@ class Detector:
         that predicts [default: the model's]. With `sparse_head` the head leaves out the positions of its finest level
         in unsplit 64-px roots [default: the model's]. Detections below `score_threshold` are left out; 0
         keeps all, as evaluation does. `value_range` is the (low, high) of black and white; floats need it.
+        Images from `prepare` are run as they are.
 
         `canvas` says how images are read [default: fitted to the model's canvas, but by windows if a side exceeds 4096
         px]. By windows, the budget is spent over the whole image, and `max_detections` holds in each window.
@@ -220,13 +221,20 @@ class Detector:
             if value is not None and tokenizer is not None:
                 raise InputError(f"{name}: a tokenizer brings its own; give either {name}= or tokenizer=")
         chosen = self._check_head(head)
-        pixels = read_images(images, max_detections, value_range)
         sparse = self.sparse_head if sparse_head is None else sparse_head
+        given = listed_images(images, max_detections)
+        ready = [image if isinstance(image, Prepared) else read_image(image, value_range) for image in given]
         share = self.budget if budget is None else budget
-        windows = [None if tokenizer else self._windows(canvas, image.shape) for image in pixels]
-        reader = tokenizer or Tokenizer(share, canvas=fitted_canvas(canvas, self.canvas))
-        whole = [image for image, parts in zip(pixels, windows, strict=True) if parts is None]
-        fits = iter(self._detect(whole, reader, max_detections, score_threshold, chosen, sparse))
+        windows = [
+            None if tokenizer or isinstance(image, Prepared) else self._windows(canvas, image.shape) for image in ready
+        ]
+        reader = tokenizer or Tokenizer(
+            share, canvas=self.canvas if canvas is None else fitted_canvas(canvas, self.canvas)
+        )
+        whole = [image for image, parts in zip(ready, windows, strict=True) if parts is None]
+        fresh = iter(self._prepared([image for image in whole if not isinstance(image, Prepared)], reader))
+        whole = [image if isinstance(image, Prepared) else next(fresh) for image in whole]
+        fits = iter(self._predict(whole, max_detections, score_threshold, chosen, sparse) if whole else [])
         predict = partial(
             self._predict_one,
             max_detections=max_detections,
@@ -238,7 +246,7 @@ class Detector:
             next(fits)
             if parts is None
             else detect_by_windows(ArrayFrame(image), parts, reader, predict, {}, self.names)
-            for image, parts in zip(pixels, windows, strict=True)
+            for image, parts in zip(ready, windows, strict=True)
         ]
         return results if isinstance(images, list | tuple) else results[0]
 
@@ -266,11 +274,20 @@ class Detector:
             head=self._check_head(head),
             sparse_head=self.sparse_head if sparse_head is None else sparse_head,
         )
-        reader = Tokenizer(self.budget if budget is None else budget, canvas=fitted_canvas(canvas, self.canvas))
+        reader = Tokenizer(
+            self.budget if budget is None else budget,
+            canvas=self.canvas if canvas is None else fitted_canvas(canvas, self.canvas),
+        )
         windows = self._windows(canvas, (frame.height, frame.width))
         if windows is None:
             return detect_fitted(frame, reader, predict)
         return detect_by_windows(frame, windows, reader, predict, {} if finished is None else finished, self.names)
+
+    def _windows(self, canvas: CanvasChoice | None, shape: Sequence[int]) -> Windows | None:
+        """Return the windows to read an image of shape (height, width, ...) by; ordinary images are fitted: None."""
+        if canvas is None and max(shape[:2]) <= LARGEST_WHOLE:
+            return None
+        return windows_for(canvas, self.canvas, shape)
 
     def _predict_one(
         self,
@@ -284,41 +301,40 @@ class Detector:
         sparse_head: bool,
     ) -> Result:
         """Return the result of one image on its canvas."""
-        return self._predict([image], [canvas], [tokens], 0.0, max_detections, score_threshold, head, sparse_head)[0]
+        one = Prepared(image, canvas, tokens, 0.0)
+        return self._predict([one], max_detections, score_threshold, head, sparse_head)[0]
 
-    def _detect(
+    def prepare(
         self,
-        pixels: Sequence[Pixels],
-        reader: Tokenizer,
-        max_detections: int,
-        score_threshold: float,
-        head: Head,
-        sparse_head: bool,
-    ) -> list[Result]:
-        if not pixels:
-            return []
+        image: ImageLike,
+        *,
+        budget: float | None = None,
+        tokenizer: Tokenizer | None = None,
+        value_range: tuple[float, float] | None = None,
+    ) -> Prepared:
+        """Read, fit and tokenize an image for a later call; in another thread this overlaps with the network."""
+        if budget is not None and tokenizer is not None:
+            raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
+        reader = tokenizer or Tokenizer(self.budget if budget is None else budget, canvas=self.canvas)
+        return self._prepared([read_image(image, value_range)], reader)[0]
+
+    def _prepared(self, pixels: Sequence[Pixels], reader: Tokenizer) -> list[Prepared]:
         started = time.perf_counter()
         canvases = [self.fit(image, reader.canvas) for image in pixels]
         tokens = self._partition(canvases, reader)
-        tokenized = time.perf_counter() - started
-        return self._predict(pixels, canvases, tokens, tokenized, max_detections, score_threshold, head, sparse_head)
+        share = (time.perf_counter() - started) / max(len(pixels), 1)
+        parts = zip(pixels, canvases, tokens, strict=True)
+        return [Prepared(image, canvas, partition, share) for image, canvas, partition in parts]
 
     def _partition(self, canvases: Sequence[Canvas], reader: Tokenizer) -> list[Tokens]:
-        """Partition canvases: on a GPU there, in one batch per size, to the same tokens."""
+        """Partition canvases: on a GPU there, to the same tokens."""
         if self.device.type != "cuda":
             return [reader.partition(canvas) for canvas in canvases]
-        tokens: dict[int, Tokens] = {}
-        by_size: dict[tuple[int, ...], list[int]] = {}
-        for number, canvas in enumerate(canvases):
-            by_size.setdefault(canvas.image.shape, []).append(number)
-        for numbers in by_size.values():
-            found = reader.batch(torch.stack([self._pixels(canvases[number]) for number in numbers]))
-            for number, partition in zip(numbers, found, strict=True):
-                canvas = canvases[number]
-                tokens[number] = replace(
-                    partition, source_height=canvas.source_height, source_width=canvas.source_width
-                )
-        return [tokens[number] for number in range(len(canvases))]
+        found = [reader.batch(self._pixels(canvas)[None])[0] for canvas in canvases]
+        return [
+            replace(tokens, source_height=canvas.source_height, source_width=canvas.source_width)
+            for tokens, canvas in zip(found, canvases, strict=True)
+        ]
 
     def fit(self, image: Pixels, size: CanvasSize) -> Canvas:
         """Fit an (H, W, 3) image on the canvas the model reads it from."""
@@ -338,47 +354,37 @@ class Detector:
         Use it for many partitions of one image: reading, resizing and scoring then run once. `timings.tokenizer` is 0.
         """
         chosen = self._check_head(head)
-        return self._predict([image], [canvas], [tokens], 0.0, max_detections, 0.0, chosen, self.sparse_head)[0]
+        one = Prepared(image, canvas, tokens, 0.0)
+        return self._predict([one], max_detections, 0.0, chosen, self.sparse_head)[0]
 
     def _predict(
-        self,
-        pixels: Sequence[Pixels],
-        canvases: Sequence[Canvas],
-        tokens: Sequence[Tokens],
-        tokenized: float,
-        max_detections: int,
-        score_threshold: float,
-        head: Head,
-        sparse_head: bool,
+        self, images: Sequence[Prepared], max_detections: int, score_threshold: float, head: Head, sparse_head: bool
     ) -> list[Result]:
-        """Return the results of images on their canvases; `tokenized` is the seconds their partitions took."""
+        """Return the results of prepared images, run as one batch."""
+        tokens = [image.tokens for image in images]
         self._warn_of_coarse_tokens(tokens)
         with self.running():
             marks = [self._now()]
-            maps = self.model.encoder([self._pixels(canvas) for canvas in canvases], tokens).maps
+            maps = self.model.encoder([self._pixels(image.canvas) for image in images], tokens).maps
             marks.append(self._now())
             sizes = [(partition.height, partition.width) for partition in tokens]
             sites = self.model.sites(maps, tokens) if sparse_head else None
             predictions = self.model.predict_maps(maps, sizes, max_detections, head, sites)
             marks.append(self._now())
-        share = 1000 / len(pixels)
-        timings = Timings(tokenized * share, (marks[1] - marks[0]) * share, (marks[2] - marks[1]) * share)
+        share = 1000 / len(images)
+        encoder, rest = (marks[1] - marks[0]) * share, (marks[2] - marks[1]) * share
         return [
             Result.from_canvas(
                 tuple(part.float().cpu().numpy() for part in prediction),
-                canvas,
+                image.canvas,
                 score_threshold=score_threshold,
                 class_names=self.names,
-                tokens=partition,
-                timings=timings,
-                image=image,
+                tokens=image.tokens,
+                timings=Timings(1000 * image.seconds, encoder, rest),
+                image=image.pixels,
             )
-            for prediction, canvas, partition, image in zip(predictions, canvases, tokens, pixels, strict=True)
+            for prediction, image in zip(predictions, images, strict=True)
         ]
-
-    def _windows(self, canvas: CanvasChoice | None, shape: Sequence[int]) -> Windows | None:
-        """Return the windows to read an image of a shape (height, width, ...) by; None to fit it to a canvas."""
-        return windows_for(canvas, self.canvas, shape)
 
     def _check_head(self, head: Head | None) -> Head:
         return self.model.check_head(head or self.head)

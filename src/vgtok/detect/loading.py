@@ -121,7 +121,9 @@ def find_detector(name_or_path: str | Path) -> Detector:
     if name in shipped:
         return load_detector(shipped[name])
     if path.suffix.lower() == ".onnx":
-        raise InputError(f"model: {name} is an ONNX graph; 'vgtok detect' and vgtok.OnnxDetector run it, without torch")
+        raise InputError(
+            f"model: {name} is an ONNX graph; 'vgtok detect', 'evaluate' and vgtok.OnnxDetector run it without torch"
+        )
     if is_there(path):
         return load_detector(path) if path.is_dir() else load_co_detr(path)
     if name in DETECTORS:

@@ -18,7 +18,7 @@ from vgtok.defaults import DEFAULT_SCORE
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import write_bytes, write_text
 from vgtok.names import COCO, COCO_IDS
-from vgtok.tokenize.canvas import Canvas, read_image
+from vgtok.tokenize.canvas import Canvas
 from vgtok.tokenize.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -36,6 +36,19 @@ class Timings:
     tokenizer: float
     encoder: float
     head: float
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """An image ready for the network: (H, W, 3) RGB `pixels`, their `canvas` and its `tokens`.
+
+    `seconds` is the time that fitting and tokenizing took.
+    """
+
+    pixels: NDArray[np.uint8]
+    canvas: Canvas
+    tokens: Tokens
+    seconds: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -198,11 +211,30 @@ def supervision_detections(
     )
 
 
-def read_images(images: Any, max_detections: int, value_range: tuple[float, float] | None) -> list[NDArray[np.uint8]]:
-    """Read the image, or the list of images, of a call to a detector as (H, W, 3) RGB; check the call's cap."""
+def record(item: str, result: Result) -> dict[str, Any]:
+    """Return a result as plain values; each object has its name, its label and the fields of a COCO results row."""
+    rows = zip(result.names, result.labels.tolist(), result.to_coco(item), strict=True)
+    kept = ("category_id", "bbox", "score")
+    read = (
+        f"{result.tokens.width} x {result.tokens.height}"
+        if result.windows is None
+        else f"{result.windows[0]} of {result.windows[1]} windows"
+    )
+    return {
+        "item": item,
+        "canvas": read,
+        "tokens": len(result.tokens),
+        "retained": result.tokens.retained,
+        "ms": vars(result.timings),
+        "objects": [{"name": name, "label": label, **{key: row[key] for key in kept}} for name, label, row in rows],
+    }
+
+
+def listed_images(images: Any, max_detections: int) -> list[Any]:
+    """Return the image, or the list of images, of a call to a detector as a list; check the call's cap."""
     if max_detections < 1:
         raise InputError(f"max_detections: {max_detections} is not a number of detections, 1 or more")
-    return [read_image(image, value_range) for image in (images if isinstance(images, list | tuple) else [images])]
+    return list(images) if isinstance(images, list | tuple) else [images]
 
 
 def csv_text(text: str) -> str:

@@ -1,6 +1,6 @@
 """Ground truth and detections as arrays: read from files, or from running a detector over a data set."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -19,7 +19,7 @@ from vgtok.tokenize.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from vgtok.detect.config import Head
     from vgtok.detect.detector import Detector
-    from vgtok.detect.result import Result
+    from vgtok.export.runtime import OnnxDetector
 
 
 _BOXES = frozenset({Role.OBJECT, Role.CROWD})
@@ -260,7 +260,7 @@ class Run:
 
 
 def run_detector(
-    detector: "Detector",
+    detector: "Detector | OnnxDetector",
     dataset: AnnotatedDataset,
     tokenizer: Tokenizer,
     max_detections: int,
@@ -272,39 +272,67 @@ def run_detector(
 
     `class_map` has the classes of the model that stand for a class of the data; further ones do so by name.
     """
-    labels = label_map(detector.names, dataset.names, class_map)
-    if (labels < 0).all():
-        raise InputError(
-            f"model: none of its classes ({', '.join(detector.names[:5])}, ...) is one of {dataset.name}'s "
-            f"({', '.join(dataset.names[:5])}, ...); map them, e.g. --map {dataset.names[0]}={detector.names[0]}"
-        )
+    labels = class_labels(detector.names, dataset, class_map)
 
-    def detect(index: int) -> "Result | None":
+    def detect(index: int) -> FrameFound | None:
         # A missing file is a problem of the data set, which its reader has already reported.
         path = dataset.images[index]
         if not path.is_file():
             return None
         # AP counts detections of any score.
-        return detector(path, tokenizer=tokenizer, max_detections=max_detections, score_threshold=0.0, head=head)
+        result = detector(path, tokenizer=tokenizer, max_detections=max_detections, score_threshold=0.0, head=head)
+        ms = sum(vars(result.timings).values())
+        return FrameFound((result.boxes, result.scores, result.labels), result.tokens.retained, ms)
 
-    found: list[FoundBoxes] = []
-    retained, times, missing = [], [], 0
     indices = range(len(dataset.images))
-    results = map_with_progress(detect, indices, workers=1, label="detecting") if progress else map(detect, indices)
-    for result in results:
-        if result is None:
+    found = map_with_progress(detect, indices, workers=1, label="detecting") if progress else map(detect, indices)
+    return gather_run(found, detector.names, dataset, labels)
+
+
+@dataclass(frozen=True)
+class FrameFound:
+    """What a detector found in one image, the share of tokens it was read at, and the ms it took."""
+
+    boxes: FoundBoxes
+    retained: float
+    ms: float
+
+
+def class_labels(names: Sequence[str], dataset: AnnotatedDataset, class_map: ClassMap | None) -> NDArray[np.int64]:
+    """Return the label of the data for each class of a model, -1 for none; raise InputError if none has one."""
+    labels = label_map(names, dataset.names, class_map)
+    if (labels < 0).all():
+        raise InputError(
+            f"model: none of its classes ({', '.join(names[:5])}, ...) is one of {dataset.name}'s "
+            f"({', '.join(dataset.names[:5])}, ...); map them, e.g. --map {dataset.names[0]}={names[0]}"
+        )
+    return labels
+
+
+def gather_run(
+    found: Iterable[FrameFound | None], names: Sequence[str], dataset: AnnotatedDataset, labels: NDArray[np.int64]
+) -> Run:
+    """Return the run of a model with classes `names` over a data set, from what it found in each image, in order.
+
+    None stands for a missing file. Classes the data lacks are dropped as they come.
+    """
+    boxes: list[FoundBoxes] = []
+    retained, times, missing = [], [], 0
+    for one in found:
+        if one is None:
             missing += 1
-            found.append((np.zeros((0, 4)), np.zeros(0), np.zeros(0, dtype=np.int64)))
+            boxes.append((np.zeros((0, 4)), np.zeros(0), np.zeros(0, dtype=np.int64)))
             continue
-        found.append((result.boxes, result.scores, result.labels))
-        retained.append(result.tokens.retained)
-        times.append(sum(vars(result.timings).values()))
+        kept = labels[one.boxes[2]] >= 0
+        boxes.append((one.boxes[0][kept], one.boxes[1][kept], one.boxes[2][kept]))
+        retained.append(one.retained)
+        times.append(one.ms)
     return Run(
-        gather_detections(found, labels),
+        gather_detections(boxes, labels),
         float(np.mean(retained)) if retained else 0.0,
         float(np.mean(times)) if times else 0.0,
-        tuple(name for name, label in zip(detector.names, labels, strict=True) if label < 0),
+        tuple(name for name, label in zip(names, labels, strict=True) if label < 0),
         tuple(name for label, name in enumerate(dataset.names) if label not in labels),
-        named_map(labels, detector.names, dataset.names),
+        named_map(labels, tuple(names), dataset.names),
         missing,
     )

@@ -152,6 +152,7 @@ class Description:
     | `head`             | head whose candidates the graph returns                       |
     | `license`          | license note of the model                                     |
     | `atss_suppression` | suppression of the ATSS head, "hard" or "soft"                |
+    | `precision`        | precision of the matrix products, "float32" or "int8"         |
     """
 
     model: str
@@ -165,6 +166,7 @@ class Description:
     head: Head
     license: str
     atss_suppression: str = "hard"
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         check_fields(self, positive=("width", "height", "tokens"))
@@ -193,6 +195,7 @@ class Description:
             "head": self.head,
             "license": self.license,
             "atss_suppression": self.atss_suppression,
+            "precision": self.precision,
         }
 
     @classmethod
@@ -221,6 +224,7 @@ class Description:
                 head=cast(Head, properties["head"]),
                 license=properties["license"] if "license" in properties else properties["licence"],
                 atss_suppression=properties.get("atss_suppression", "hard"),
+                precision=properties.get("precision", "float32"),
             )
         except InputError as error:
             raise InputError(f"{origin}: damaged description ({error}); export it anew") from None

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ def export_onnx(
     tokens: int | None = None,
     dynamic: bool = False,
     head: Head | None = None,
+    int8: bool = False,
     name: str = "",
 ) -> Description:
     """Write a detector as a graph for one canvas size; return the description stored in the file.
@@ -53,9 +55,12 @@ def export_onnx(
     | `tokens`  | number of tokens per image [default: the nearest to the detector's budget]       |
     | `dynamic` | accept any number of tokens at run time; `tokens` is then the runtime's default  |
     | `head`    | head that predicts [default: the detector's]                                     |
+    | `int8`    | store the weights of matrix products in 8 bits, a quarter of their size          |
     | `name`    | name of the model in the file                                                    |
     """
     path, head = Path(path), detector.model.check_head(head or detector.head)
+    if detector.precision != "float32":
+        raise InputError(f"export: this model was converted to {detector.precision}; load it with dtype='float32'")
     if size is None:
         size = DEFAULT_CANVAS if detector.canvas == "native" else detector.canvas
     if min(size) < 1:
@@ -86,12 +91,18 @@ def export_onnx(
         head=head,
         license=detector.license,
         atss_suppression=model.config.atss_suppression,
+        precision="int8" if int8 else "float32",
     )
     arrays = graph_inputs(canvas, partition, config, buckets)
     graph = DetectorGraph(model, canvas.extent, buckets, head).eval()
     proto = _traced(graph, arrays, canvas.extent if dynamic else None)
     # The feature map is no output but keeps its name, by which encoder and head can be separated.
-    proto.graph.value_info.append(proto.graph.output.pop())
+    features = proto.graph.output.pop()
+    # The optimizer leaves shapes of tensors it has since transposed, on which shape inference stumbles.
+    del proto.graph.value_info[:]
+    proto.graph.value_info.append(features)
+    if int8:
+        proto = _quantized(proto)
     for key, value in description.to_properties().items():
         proto.metadata_props.add(key=key, value=value)
     if proto.ByteSize() > _LARGEST_FILE:
@@ -153,10 +164,24 @@ def _traced(graph: DetectorGraph, arrays: dict[str, NDArray[Any]], dynamic: Exte
     return program.model_proto
 
 
+def _quantized(proto: Any) -> Any:
+    """Return the model with 8-bit weights in its matrix products; activations are quantized as they come."""
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with TemporaryDirectory() as folder, _quiet():
+        path = Path(folder) / "int8.onnx"
+        # One scale per column of a weight: a single outlier would otherwise cost the others their digits.
+        quantize_dynamic(
+            proto, path, op_types_to_quantize=["MatMul", "Gemm"], per_channel=True, weight_type=QuantType.QInt8
+        )
+        return onnx.load(path)
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence the exporter's messages on operators and constants that do not concern the graph."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
+    loggers = [logging.getLogger(name) for name in ("", "torch.onnx", "onnxscript")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.ERROR)

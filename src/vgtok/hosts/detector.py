@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from vgtok.detect.config import Auxiliary, Head
 from vgtok.detect.detector import Detector, Pixels
-from vgtok.detect.result import Result, Timings
+from vgtok.detect.result import Prepared, Result, Timings
 from vgtok.errors import InputError
 from vgtok.hosts.adapters import Host
 from vgtok.hosts.predictions import Predictions
-from vgtok.hosts.preprocessing import Prepared, Preprocessing
+from vgtok.hosts.preprocessing import ModelInput, Preprocessing
 from vgtok.hosts.wrapping import Wrapped, given_partitions, wrap
 from vgtok.slicing.windows import CanvasChoice
 from vgtok.tokenize.canvas import Canvas, CanvasSize, fit_canvas
@@ -102,7 +102,7 @@ class HostDetector(Detector):
         """Return the input of the model as a canvas, whatever the size asked for."""
         return self._canvas(self.preprocessing(image), image)
 
-    def _canvas(self, prepared: Prepared, image: Pixels) -> Canvas:
+    def _canvas(self, prepared: ModelInput, image: Pixels) -> Canvas:
         """Return the part of a prepared input that the image fills, with 16 px for each patch."""
         wrapped: Wrapped = self.model.vgtok
         cells = wrapped.cell_images(prepared.pixel_values[None])[0]
@@ -116,36 +116,35 @@ class HostDetector(Detector):
         return replace(fit_canvas(pixels, "native"), source_height=image.shape[0], source_width=image.shape[1])
 
     def _predict(
-        self,
-        pixels: Sequence[Pixels],
-        canvases: Sequence[Canvas],
-        tokens: Sequence[Tokens],
-        tokenized: float,
-        max_detections: int,
-        score_threshold: float,
-        head: Head,
-        sparse_head: bool,
+        self, images: Sequence[Prepared], max_detections: int, score_threshold: float, head: Head, sparse_head: bool
     ) -> list[Result]:
         if sparse_head:
             raise InputError(f"sparse_head: a {self.host.name} has no such head; leave it out")
+        tokens = [image.tokens for image in images]
         self._warn_of_coarse_tokens(tokens)
-        prepared = [self.preprocessing(image) for image in pixels]
+        inputs = [self.preprocessing(image.pixels) for image in images]
         started = self._now()
         found: dict[int, Predictions] = {}
         # Inputs of one size run as one batch.
-        order = sorted(range(len(pixels)), key=lambda number: tuple(prepared[number].pixel_values.shape))
-        for _, group in groupby(order, key=lambda number: prepared[number].pixel_values.shape):
+        order = sorted(range(len(images)), key=lambda number: tuple(inputs[number].pixel_values.shape))
+        for _, group in groupby(order, key=lambda number: inputs[number].pixel_values.shape):
             chosen = list(group)
-            found |= zip(chosen, self._run(prepared, tokens, chosen, max_detections), strict=True)
-        spent = (self._now() - started) * 1000 / len(pixels)
-        timings = Timings(tokenized * 1000 / len(pixels), spent, 0.0)
+            found |= zip(chosen, self._run(inputs, tokens, chosen, max_detections), strict=True)
+        spent = (self._now() - started) * 1000 / len(images)
         return [
-            self._result(found[number], prepared[number], pixels[number], tokens[number], timings, score_threshold)
-            for number in range(len(pixels))
+            self._result(
+                found[number],
+                inputs[number],
+                image.pixels,
+                image.tokens,
+                Timings(1000 * image.seconds, spent, 0.0),
+                score_threshold,
+            )
+            for number, image in enumerate(images)
         ]
 
     def _run(
-        self, prepared: Sequence[Prepared], tokens: Sequence[Tokens], chosen: Sequence[int], most: int
+        self, prepared: Sequence[ModelInput], tokens: Sequence[Tokens], chosen: Sequence[int], most: int
     ) -> list[Predictions]:
         """Return what the model finds in the chosen images, all of one size."""
         batch = torch.stack([prepared[number].pixel_values for number in chosen]).to(self.device)
@@ -160,7 +159,7 @@ class HostDetector(Detector):
     def _result(
         self,
         found: Predictions,
-        prepared: Prepared,
+        prepared: ModelInput,
         image: Pixels,
         tokens: Tokens,
         timings: Timings,

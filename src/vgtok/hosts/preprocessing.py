@@ -24,7 +24,7 @@ Pixels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Prepared:
+class ModelInput:
     """`pixel_values` (3, h, w); the image fills the top-left `height` x `width` of it, the rest is padding."""
 
     pixel_values: Tensor
@@ -47,7 +47,7 @@ class Preprocessing:
     multiple: int = 1
     squared: bool = False
 
-    def __call__(self, image: Pixels) -> Prepared:
+    def __call__(self, image: Pixels) -> ModelInput:
         """Resize, scale and normalize an (H, W, 3) image."""
         height, width = image.shape[:2]
         target = _target(self.size, (height, width), self.multiple)
@@ -63,7 +63,7 @@ class Preprocessing:
             mean, std = (np.array(values, dtype=np.float32) for values in self.normalization)
             scaled = (scaled - mean) / std
         pixel_values = torch.from_numpy(np.ascontiguousarray(scaled.transpose(2, 0, 1), dtype=np.float32))
-        return Prepared(pixel_values, *filled)
+        return ModelInput(pixel_values, *filled)
 
 
 def read_preprocessing(

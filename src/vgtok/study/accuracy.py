@@ -133,6 +133,7 @@ class Trial:
             list(readers.values()),
             self.dataset.images,
             workers=self.inputs.workers,
+            mapper=self.inputs.mapper,
             label=label,
         )
         scored = {reader: self.score(cell) for reader, cell in found.items()}

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from vgtok.errors import BudgetError
-from vgtok.parallel import map_with_progress
 from vgtok.study.paper import BUDGETS, FUSED, FUSED_GATED, GATED, INVERTED, TOP_HAT
 from vgtok.study.result import Bars, Inputs, Line, Panel, Result, Row, Study, bar_plot, line_plot, paired, paper_only
 from vgtok.study.tokenizers import SETTINGS, token_counts
@@ -27,7 +26,7 @@ def inversion(inputs: Inputs) -> Result:
     extra = sorted({value for values in printed.values() for value in values if value is not None})
     sweep = Sweep(ranks=tuple(printed), percentiles=(*RUNGS, *extra), canvas=inputs.canvas)
     jobs = [SweepJob(path, sweep) for path in inputs.data.images]
-    entries = map_with_progress(sweep_image, jobs, workers=inputs.workers, label="inversion")
+    entries = inputs.map(sweep_image, jobs, "inversion")
     # (images, ranks, percentiles) to (ranks, percentiles); one scorer only
     shares = np.mean([np.array(entry["tokens"][0]) / entry["dense"] for entry in entries], axis=0)
     rows: list[Row] = []

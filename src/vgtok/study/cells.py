@@ -31,7 +31,7 @@ from vgtok.detect.loading import load
 from vgtok.detect.model import CoDetr
 from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
-from vgtok.parallel import map_with_progress
+from vgtok.parallel import Mapper, map_with_progress
 from vgtok.study.tokenizers import partitions
 from vgtok.tokenize.canvas import read_image
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -161,10 +161,12 @@ def run_cells(
     *,
     workers: int,
     label: str,
+    mapper: Mapper | None = None,
 ) -> dict[Reader, list[Found]]:
     """Return the detections of every reader in every image; compute only those the store lacks.
 
-    On a CPU several processes with one thread each are faster than one process with several threads.
+    On a CPU several processes with one thread each are faster than one process with several threads. With a `mapper`
+    it decides where images are computed, and results are stored as they arrive.
     """
     wanted = tuple(dict.fromkeys(readers))
     digests = [image_digest(path) for path in images]
@@ -175,7 +177,9 @@ def run_cells(
         if lacking:
             jobs.append(FrameJob(model, detector.precision, store, path, image, lacking))
     workers = min(workers, len(jobs)) if detector.device.type == "cpu" else 1
-    if workers > 1:
+    if mapper is not None:
+        found = _stored(jobs, mapper(_run_elsewhere, jobs, label=label))
+    elif workers > 1:
         found = map_with_progress(_run_in_process, jobs, workers=workers, label=label)
     else:
         found = map_with_progress(lambda job: _run(job, detector), jobs, workers=1, label=label)
@@ -190,6 +194,21 @@ def _run(job: FrameJob, detector: Detector) -> list[Found]:
         job.store.save(reader, job.image, one)
         found[reader] = one
     return [found[reader] for reader in job.readers]
+
+
+def _run_elsewhere(job: FrameJob) -> list[Found]:
+    """Return the detections of an image without storing them: another machine may not see the store."""
+    detector = _loaded(job.model, job.precision, job.store.fingerprint)
+    found = dict(_detect(detector, read_image(job.path), job.readers, job.store))
+    return [found[reader] for reader in job.readers]
+
+
+def _stored(jobs: Sequence[FrameJob], found: Iterator[list[Found]]) -> Iterator[list[Found]]:
+    """Store what other machines found, as it arrives, and yield it."""
+    for job, findings in zip(jobs, found, strict=True):
+        for reader, one in zip(job.readers, findings, strict=True):
+            job.store.save(reader, job.image, one)
+        yield findings
 
 
 def _run_in_process(job: FrameJob) -> list[Found]:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.parallel import map_with_progress
 from vgtok.slicing.stream import StreamBudget, demand
 from vgtok.study.paper import AUDIT_BUDGETS, COMPACT, GATED, INVERTED, SINGLE_PASS, TOP_HAT, percentile
 from vgtok.study.result import ImageJob, Inputs, Panel, Read, Result, Row, Study, image_jobs, line_plot, lines_by
@@ -55,9 +54,9 @@ def cover(inputs: Inputs) -> Result:
     """Measure the paper's tokenizers, a random gate and the compact score at matched 70, 40 and 20%."""
     inputs.printed_for(INVERTED)
     jobs = [job for job in image_jobs(inputs) if len(job.boxes)]
-    streamed = _stream_shares(list(map_with_progress(_demands, jobs, workers=inputs.workers, label="demand")))
+    streamed = _stream_shares(list(inputs.map(_demands, jobs, "demand")))
     coverings = [_CoverJob(job, shares) for job, shares in zip(jobs, streamed, strict=True)]
-    measured = list(map_with_progress(_image_cover, coverings, workers=inputs.workers, label="fine cover"))
+    measured = list(inputs.map(_image_cover, coverings, "fine cover"))
     rows: list[Row] = []
     for half, label in enumerate(HALVES):
         chosen = [image for job, image in zip(jobs, measured, strict=True) if (job.index % 4 != 0) == bool(half)]

@@ -94,7 +94,7 @@ class _Counted:
 def compute(inputs: Inputs) -> Result:
     """Partition every image at each budget and count the FLOPs of its layout."""
     jobs = image_jobs(inputs)
-    counted = list(map_with_progress(_count, jobs, workers=inputs.workers, label="compute"))
+    counted = list(inputs.map(_count, jobs, "compute"))
     config = DETECTORS[CONFIG]
     # A dense neck and head cost the same at every budget, a sparse one by the number of sites: count each once.
     shapes = {

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.parallel import map_with_progress
 from vgtok.study.paper import AUDIT_BUDGETS, INVERTED, percentile
 from vgtok.study.result import (
     Bars,
@@ -71,7 +70,7 @@ def auroc(inputs: Inputs) -> Result:
     """Pool the nodes of all images and compute the area under the ROC curve of every statistic."""
     name = inputs.printed_for(INVERTED)
     jobs = image_jobs(inputs, IMAGES)
-    images = list(map_with_progress(_nodes, jobs, workers=inputs.workers, label="auroc"))
+    images = list(inputs.map(_nodes, jobs, "auroc"))
     pooled = {key: np.concatenate([image[key] for image in images]) for key in images[0]}
     rows: list[Row] = []
     for gate, (statistic, reading) in _READINGS.items():
@@ -176,7 +175,7 @@ def coarsened(inputs: Inputs) -> Result:
     name = inputs.printed_for(_COARSENED)
     jobs = image_jobs(inputs, IMAGES)
     # (images, budgets, fired + freed + dense + bins)
-    totals = np.array(list(map_with_progress(_stopped, jobs, workers=inputs.workers, label="coarsened"))).sum(axis=0)
+    totals = np.array(list(inputs.map(_stopped, jobs, "coarsened"))).sum(axis=0)
     rows: list[Row] = []
     for budget, (fired, freed, dense, *bins) in zip(AUDIT_BUDGETS, totals.tolist(), strict=True):
         shares = (100 * fired / dense, 100 * freed / dense, *(100 * share / sum(bins) for share in bins))

@@ -1,6 +1,6 @@
 """What a study takes and returns: inputs, rows beside the paper's figures, and plots."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from vgtok.data.dataset import Dataset
 from vgtok.defaults import DEFAULT_CANVAS, DEFAULT_MODEL
 from vgtok.errors import InputError
+from vgtok.parallel import Mapper, map_with_progress
 from vgtok.runs import RUNS
 from vgtok.show.plot import PALETTE
 from vgtok.tokenize.canvas import CanvasSize
@@ -119,6 +120,8 @@ def bar_plot(names: Sequence[str], *panels: Bars) -> Draw:
 
 
 Table = TypeVar("Table")
+Item = TypeVar("Item")
+Mapped = TypeVar("Mapped")
 
 CANVASES: dict[str, CanvasSize] = {"aitodv2": (2048, 2048)}
 """The canvas the paper uses for a data set, if it is not the default."""
@@ -134,6 +137,7 @@ class Inputs:
     Results are written to `out`, where long studies also keep what they need to resume. Accuracy studies run `models`
     with `head` (default: each model's own) on at most `limit` evenly spread images, on `device` in `dtype`; for other
     studies the command takes so many of the data set. `class_map` has classes of other models as `--map` spells them.
+    `mapper` is what maps over images in place of `workers` processes of this machine.
     """
 
     dataset: Dataset | None
@@ -146,6 +150,13 @@ class Inputs:
     device: str = "auto"
     dtype: str = "float32"
     class_map: tuple[str, ...] = ()
+    mapper: Mapper | None = None
+
+    def map(self, function: Callable[[Item], Mapped], items: Sequence[Item], label: str) -> Iterator[Mapped]:
+        """Yield `function(item)` for every item in order: by the mapper if there is one, else by processes here."""
+        if self.mapper is not None:
+            return self.mapper(function, items, label=label)
+        return map_with_progress(function, items, workers=self.workers, label=label)
 
     @property
     def model(self) -> str:

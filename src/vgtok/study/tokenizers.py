@@ -12,7 +12,6 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.parallel import map_with_progress
 from vgtok.study.paper import COMPACT, DENSE, FUSED, FUSED_GATED, GATED, RANDOM, SINGLE_PASS, TOP_HAT
 from vgtok.study.result import Inputs
 from vgtok.tokenize.canvas import Canvas
@@ -65,7 +64,7 @@ def token_counts(
     The tokenizers must share one canvas.
     """
     jobs = [_CountJob(path, tuple(tokenizers.values())) for path in inputs.data.images]
-    table = np.array(list(map_with_progress(_count, jobs, workers=inputs.workers, label=label)))
+    table = np.array(list(inputs.map(_count, jobs, label)))
     return {name: table[:, i] for i, name in enumerate(tokenizers)}, table[:, -1]
 
 

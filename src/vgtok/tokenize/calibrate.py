@@ -4,7 +4,7 @@ Image files enter, a `RetentionTable` leaves. An interrupted measurement resumes
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vgtok import __version__
 from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.files import locked, stamp
 from vgtok.journal import Journal, is_number
 from vgtok.parallel import map_with_progress
-from vgtok.tokenize.canvas import CanvasSize
+from vgtok.tokenize.canvas import CanvasSize, fit_canvas, read_image
 from vgtok.tokenize.geometry import CanvasPixels
 from vgtok.tokenize.retention import RetentionCurve, RetentionTable
 from vgtok.tokenize.scores import SCORES
@@ -60,8 +61,14 @@ class SweepJob:
 
 def sweep_image(job: SweepJob) -> dict[str, Any]:
     """Count the tokens of one image by scorer, rank and percentile (nested lists in that order) and its dense grid."""
-    sweep, seen = job.sweep, stamp(job.path)
-    pixels = CanvasPixels(Tokenizer(budget=1.0, canvas=sweep.canvas).to_canvas(job.path).image)
+    seen = stamp(job.path)
+    dense, counts = sweep_counts(read_image(job.path), job.sweep)
+    return {"item": str(job.path), "stamp": seen, "dense": dense, "tokens": counts}
+
+
+def sweep_counts(image: NDArray[np.uint8], sweep: Sweep) -> tuple[int, list[list[list[int]]]]:
+    """Return the dense grid of (H, W, 3) RGB pixels and their tokens by scorer, rank and percentile."""
+    pixels = CanvasPixels(fit_canvas(image, sweep.canvas).image)
     structure = GATES["lambda_min"](pixels) if any(sweep.ranks) else None
     counts = []
     for scorer in sweep.scorers:
@@ -73,7 +80,7 @@ def sweep_image(job: SweepJob) -> dict[str, Any]:
                 for rank in sweep.ranks
             ]
         )
-    return {"item": str(job.path), "stamp": seen, "dense": pixels.extent.dense, "tokens": counts}
+    return pixels.extent.dense, counts
 
 
 def measure_table(
@@ -89,15 +96,32 @@ def measure_table(
         for entry in map_with_progress(sweep_image, jobs, workers=workers, label=f"calibrating on {data}"):
             journal.add(entry["item"], entry)
             done[entry["item"]] = entry
-        table = _table(name, [done[str(path)] for path in images], data, sweep)
+        entries = (done[str(path)] for path in images)
+        counted = ((Path(entry["item"]).name, entry["dense"], np.array(entry["tokens"])) for entry in entries)
+        table = merged_table(name, counted, data, sweep)
         table.save(output)
         journal.path.unlink(missing_ok=True)
     return table
 
 
-def _table(name: str, entries: Sequence[Mapping[str, Any]], data: str, sweep: Sweep) -> RetentionTable:
-    # (images, scorers, ranks, percentiles) of shares, averaged over images
-    shares = np.stack([np.array(entry["tokens"]) / entry["dense"] for entry in entries]).mean(axis=0)
+def merged_table(
+    name: str, counted: Iterable[tuple[str, int, NDArray[np.int64]]], data: str, sweep: Sweep
+) -> RetentionTable:
+    """Return the table of images given one by one: file name, dense grid and (scorers, ranks, percentiles) counts.
+
+    Counts are summed as integers, apart for each dense grid, so that the order of summation does not matter and parts
+    merge exactly.
+    """
+    shape = (len(sweep.scorers), len(sweep.ranks), len(sweep.percentiles))
+    sums: dict[int, NDArray[np.int64]] = {}
+    names = hashlib.sha256()
+    images = 0
+    for file, dense, counts in counted:
+        sums[dense] = sums.get(dense, np.zeros(shape, dtype=np.int64)) + counts.reshape(shape)
+        # File names may hold bytes that are not text; Python keeps them as lone surrogates.
+        names.update(f"{chr(10) if images else ''}{file}".encode(errors="surrogatepass"))
+        images += 1
+    shares = np.stack([sums[dense] / dense for dense in sorted(sums)]).sum(axis=0) / images
     curves = tuple(
         RetentionCurve(scorer, rank, sweep.percentiles, tuple(float(share) for share in shares[i, j].round(8)))
         for i, scorer in enumerate(sweep.scorers)
@@ -105,8 +129,8 @@ def _table(name: str, entries: Sequence[Mapping[str, Any]], data: str, sweep: Sw
     )
     measured_on = {
         "data": data,
-        "images": len(entries),
-        "names_sha256": _digest([Path(entry["item"]).name for entry in entries]),
+        "images": images,
+        "names_sha256": names.hexdigest(),
         "canvas": sweep.canvas,
         "gate": "lambda_min",
         "vgtok": __version__,

@@ -1,0 +1,47 @@
+"""Open the model of a command: a detector in torch, or an exported graph, which needs no torch."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from vgtok.cli.options import HeadName
+from vgtok.errors import InputError
+
+if TYPE_CHECKING:
+    from vgtok.detect.detector import Detector
+    from vgtok.export.runtime import OnnxDetector
+
+    AnyDetector = Detector | OnnxDetector
+
+
+def open_detector(model: str, device: str, dtype: str, sparse_head: bool | None) -> "AnyDetector":
+    """Return the model of --model on --device in --dtype; a file that ends in .onnx runs in onnxruntime."""
+    if not _is_graph(model):
+        from vgtok.detect.loading import load
+
+        detector = load(model, device=device, dtype=dtype)
+        if sparse_head is not None:
+            detector.sparse_head = sparse_head
+        return detector
+    from vgtok.export.runtime import OnnxDetector
+
+    if dtype not in ("auto", "float32"):
+        raise InputError(f"--dtype: {model} has the precision it was exported in; leave the option out")
+    if sparse_head:
+        raise InputError(f"--sparse-head: {model} has the head it was exported with; leave the option out")
+    return OnnxDetector(model, device=device)
+
+
+def check_head(detector: "AnyDetector", head: HeadName | None, model: str) -> None:
+    """Raise if the model lacks the head of --head, before anything is read."""
+    if head is None or head.value == detector.head:
+        return
+    if _is_graph(model):
+        raise InputError(
+            f"--head: {model} predicts by its {detector.head} head; export another with --head {head.value}"
+        )
+    if head is HeadName.atss and "atss" not in cast("Detector", detector).heads:
+        raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
+
+
+def _is_graph(model: str) -> bool:
+    return Path(model).suffix.lower() == ".onnx"
