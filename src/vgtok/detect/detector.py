@@ -223,7 +223,7 @@ class Detector:
         chosen = self._check_head(head)
         sparse = self.sparse_head if sparse_head is None else sparse_head
         given = listed_images(images, max_detections)
-        ready = [image if isinstance(image, Prepared) else read_image(image, value_range) for image in given]
+        ready: list[Any] = [image if isinstance(image, Prepared) else read_image(image, value_range) for image in given]
         share = self.budget if budget is None else budget
         windows = [
             None if tokenizer or isinstance(image, Prepared) else self._windows(canvas, image.shape) for image in ready
