@@ -16,11 +16,12 @@ quick: .venv/installed-dev
 	.venv/bin/mypy src
 	.venv/bin/python -m pytest -n 2 -m 'not slow' tests
 
-test: .venv/installed-dev
+test: .venv/installed-dev .venv-timm/installed
 	.venv/bin/ruff format --check src tests docs examples
 	.venv/bin/ruff check src tests docs examples
 	.venv/bin/mypy src
 	.venv/bin/python -m pytest -n 2
+	.venv-timm/bin/python -m pytest -n 0 tests/hosts/timm_models.py
 
 # Damaged and hostile inputs of every kind; FUZZ="--minutes 5" and the like change the run, FUZZ=--help lists how.
 fuzz: .venv/installed-dev
@@ -49,9 +50,17 @@ screenshots: .venv/installed-dev
 	$(PIP) -e '.[dev]'
 	touch $@
 
+# timm, and the torchvision it imports, beside all packages of .venv; in .venv itself torchvision breaks transformers.
+PURELIB = -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+.venv-timm/installed: .venv/installed-dev
+	.venv/bin/python -m venv .venv-timm
+	echo "import site; site.addsitedir('$$(.venv/bin/python $(PURELIB))')" > "$$(.venv-timm/bin/python $(PURELIB))/venv.pth"
+	.venv-timm/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt timm torchvision
+	touch $@
+
 .venv/installed-docs: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) -e '.[docs]'
 	touch $@
 
 clean:
-	rm -rf .venv demo site .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-timm demo site .mypy_cache .ruff_cache .hypothesis

@@ -33,6 +33,7 @@ _EXTRAS = {
     "torch": "detect",
     "scipy": "detect",
     "safetensors": "detect",
+    "transformers": "hosts",
     "ray": "scale",
     "pyarrow": "scale",
     "fsspec": "scale",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vgtok.data.dataset import common_folder, number_images, open_dataset
+from vgtok.data.dataset import common_folder, open_annotated, open_dataset
 from vgtok.errors import InputError
 
 
@@ -95,10 +95,18 @@ def test_specs_that_open_nothing_are_refused(spec: str) -> None:
         open_dataset(spec)
 
 
-def test_images_are_numbered_by_their_stems_only_where_all_are_numbers() -> None:
-    assert number_images([Path("010.jpg"), Path("9.jpg")]) == (10, 9)
-    assert number_images([Path("01.jpg"), Path("1.jpg")]) == (1, 2)
-    assert number_images([Path("1.jpg"), Path("b.jpg")]) == (1, 2)
+@pytest.mark.parametrize(
+    ("names", "ids"), [(("010", "9"), (10, 9)), (("01", "1"), (1, 2)), (("1", "b"), (1, 2))], ids=str
+)
+def test_images_are_numbered_by_their_stems_only_where_all_are_numbers(
+    tmp_path: Path, names: tuple[str, str], ids: tuple[int, int]
+) -> None:
+    for kind in ("images", "annotations"):
+        (tmp_path / kind).mkdir()
+    for name in names:
+        Image.new("RGB", (4, 4)).save(tmp_path / "images" / f"{name}.jpg")
+        (tmp_path / "annotations" / f"{name}.txt").write_text("")
+    assert open_annotated(f"visdrone:{tmp_path}").image_ids == ids
 
 
 def test_the_common_folder_holds_every_image() -> None:

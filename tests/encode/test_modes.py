@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from tests.encode.small import frame, partition, small_encoder
 from vgtok.encode.config import configuration
 from vgtok.encode.modes import encode_control, encode_dense, encoder_flops, peak_megabytes
+from vgtok.encode.plain import plain_modules
 
 
 @pytest.mark.parametrize("family", ["eva02-tiny", "vit-tiny"])
@@ -23,7 +24,7 @@ def test_counts_equal_those_of_an_unfused_run(family: str) -> None:
         "control": lambda: encode_control(encoder, [image], [tokens]),
     }
     for execution, run in runs.items():
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        with torch.no_grad(), plain_modules(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
             run()
         assert counter.get_total_flops() == sum(encoder_flops(execution, encoder.config, tokens))
 

@@ -1,82 +1,39 @@
-"""Wrapped models: their own output at a budget of 1, fewer tokens below it, unwrapped bit for bit."""
+"""Wrapping itself: any tokenizer, training, precisions, copies, and the errors; families are in test_families.py."""
 
 import copy
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from transformers import (
-    Dinov2Config,
-    Dinov2ForImageClassification,
-    Dinov2Model,
-    ViTConfig,
-    ViTForImageClassification,
-    ViTModel,
-)
+from transformers import Dinov2ForImageClassification, ViTConfig, ViTForImageClassification, ViTModel
 
 import vgtok
 from tests.encode.small import frame
+from tests.hosts.outputs import tensors
+from tests.hosts.small_hosts import CASES, lw_detr, owl, pixels, randomized, rf_detr, yolos
 from vgtok.encode.encoder import build_encoder
 from vgtok.encode.loading import load_weights
 from vgtok.errors import BudgetError, InputError
+from vgtok.hosts import find_host
+from vgtok.hosts.plan import make_plan
+from vgtok.tokenize import PRESETS
 
 SMALL: dict[str, Any] = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3}
 
 
-def randomized(model: nn.Module) -> Any:
-    generator = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-    return model.eval()
+def vit(kind: Any = ViTModel, **settings: Any) -> Any:
+    return randomized(kind(ViTConfig(image_size=128, intermediate_size=96, **SMALL, **settings)))
 
 
-def vit(kind: Any = ViTModel) -> Any:
-    return randomized(kind(ViTConfig(image_size=128, intermediate_size=96, **SMALL)))
-
-
-def dinov2(kind: Any = Dinov2Model) -> Any:
-    return randomized(kind(Dinov2Config(image_size=112, patch_size=14, **SMALL)))
-
-
-def pixels(height: int, width: int, count: int = 2) -> torch.Tensor:
-    return torch.stack([(frame(height, width, seed).float() / 255 - 0.5) / 0.5 for seed in range(count)])
-
-
-MODELS = {
-    "vit": (vit, pixels(128, 128)),
-    "dinov2": (dinov2, pixels(112, 112)),
-    "dinov2 other size": (dinov2, pixels(140, 70)),
-}
-
-
-@pytest.mark.parametrize("name", MODELS)
-@torch.no_grad()
-def test_exact_at_all_tokens_same_shape_below_and_restored(name: str) -> None:
-    build, images = MODELS[name]
-    model = build()
-    weights = copy.deepcopy(model.state_dict())
-    expected = model(images)
-    assert vgtok.wrap(model, budget=1.0) is model
-    everything = model(pixel_values=images)
-    assert type(everything) is type(expected)
-    assert (everything.last_hidden_state - expected.last_hidden_state).abs().max() < 1e-4
-    assert (everything.pooler_output - expected.pooler_output).abs().max() < 1e-4
-    model.vgtok.budget = 0.4
-    fewer = model(images)
-    assert fewer.last_hidden_state.shape == expected.last_hidden_state.shape
-    assert (fewer.last_hidden_state - expected.last_hidden_state).abs().max() > 1e-3
-    assert isinstance(model(images, return_dict=False), tuple)
-    assert vgtok.unwrap(model) is model
-    assert torch.equal(model(images).last_hidden_state, expected.last_hidden_state)
-    assert model.state_dict().keys() == weights.keys()
-    assert all(torch.equal(tensor, weights[key]) for key, tensor in model.state_dict().items())
-    assert not hasattr(model, "vgtok")
+def dinov2(kind: Any = transformers.Dinov2Model, **settings: Any) -> Any:
+    return randomized(kind(transformers.Dinov2Config(image_size=112, patch_size=14, **SMALL, **settings)))
 
 
 @pytest.mark.parametrize(
@@ -92,50 +49,204 @@ def test_a_task_head_around_the_backbone_keeps_working(build: Any, head: Any, si
     assert torch.equal(model(images).logits, expected)
 
 
-def test_gradients_reach_the_models_own_weights() -> None:
-    model = vgtok.wrap(vit(), budget=0.5)
-    model(pixels(128, 128)).last_hidden_state.sum().backward()
-    without = [name for name, p in model.named_parameters() if p.grad is None and not name.startswith("pooler")]
-    assert without == []
+@pytest.mark.parametrize("name", PRESETS)
+@torch.no_grad()
+def test_any_tokenizer_at_run_time_and_images_that_keep_different_numbers(name: str) -> None:
+    images = torch.cat([pixels(160, 224, 2), torch.zeros(1, 3, 160, 224)])
+    model: Any = vgtok.wrap(dinov2(), tokenizer=vgtok.Tokenizer(percentile=60.0, **PRESETS[name]))
+    assert model.vgtok.budget is None
+    together = model(images).last_hidden_state
+    counts = {len(partition) for partition in model.vgtok.partitions(images)}
+    assert len(counts) > 1 or name == "single-pass"
+    # Each image alone gives what it gave in the batch.
+    alone = torch.cat([model(image[None]).last_hidden_state for image in images])
+    assert (together - alone).abs().max() < 1e-4
+    model.vgtok.budget = 0.5
+    assert model.vgtok.tokenizer.scorer == PRESETS[name]["scorer"]
+    model.vgtok.tokenizer = vgtok.Tokenizer(budget=1.0)
+    whole = model(images).last_hidden_state
+    assert (whole - vgtok.unwrap(model)(images).last_hidden_state).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("name", ["dinov2", "dinov3", "yolos", "lw-detr", "rf-detr"])
+def test_gradient_checkpointing_of_two_batches_before_one_backward(name: str) -> None:
+    # Two partitions are alive at once; each layer must be run again on its own.
+    model: Any = randomized(CASES[name].build())
+    # The detectors around windowed backbones support no checkpointing, the backbones do.
+    model = vgtok.wrap(find_host(model)[0] if name.endswith("detr") else model, budget=0.4).train()
+    for part in model.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    model.config.pos_embed_rescale = None
+    batches = pixels(*CASES[name].sizes[0]), pixels(*CASES[name].sizes[0]).flip(0, 2, 3)
+
+    def gradients(checkpointed: bool) -> dict[str, Tensor]:
+        if checkpointed:
+            model.gradient_checkpointing_enable()
+        model.zero_grad()
+        outputs = [model(pixel_values=batch) for batch in batches]
+        last = [tensor for output in outputs for _, tensor in [*tensors(output)][-1:]]
+        torch.stack([tensor.square().mean() for tensor in last]).sum().backward()
+        return {key: p.grad for key, p in model.named_parameters() if p.grad is not None}
+
+    plain, checkpointed = gradients(False), gradients(True)
+    assert plain.keys() == checkpointed.keys()
+    for key, gradient in plain.items():
+        assert (gradient - checkpointed[key]).abs().max() <= 1e-3 * gradient.abs().max() + 1e-6, key
+
+
+@pytest.mark.parametrize("name", ["vit", "dinov3", "rf-detr", "owlv2"])
+@torch.no_grad()
+def test_half_precision_and_autocast(name: str) -> None:
+    case = CASES[name]
+    model, inputs = vgtok.wrap(randomized(case.build()), budget=0.5), case.inputs(case.sizes[0])
+    expected = model(**inputs)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.isfinite(model(**inputs)[0].float()).all()
+    model.bfloat16()
+    inputs["pixel_values"] = inputs["pixel_values"].bfloat16()
+    halved = model(**inputs)[0]
+    assert halved.shape == expected.shape
+    assert torch.isfinite(halved.float()).all()
+    assert halved.dtype == vgtok.unwrap(model)(**inputs)[0].dtype
+
+
+def test_training_through_it_lowers_a_loss_and_drops_paths() -> None:
+    torch.manual_seed(0)
+    model: Any = vgtok.wrap(dinov2(drop_path_rate=0.2, hidden_dropout_prob=0.1), budget=0.4).train()
+    images, target = pixels(112, 112), 1.0
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(20):
+        loss = (model(images).pooler_output.mean(dim=1) - target).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert min(losses[-3:]) < 0.5 * losses[0]
+    assert not torch.equal(model(images).pooler_output, model(images).pooler_output)
 
 
 @torch.no_grad()
-def test_position_table_is_resized_on_request() -> None:
-    model, images = vit(), pixels(96, 160)
-    expected = model(images, interpolate_pos_encoding=True).last_hidden_state
-    vgtok.wrap(model, budget=1.0)
-    assert (model(images, interpolate_pos_encoding=True).last_hidden_state - expected).abs().max() < 1e-4
+def test_coarse_keys_count_as_the_cells_they_cover() -> None:
+    images = torch.zeros(1, 3, 128, 128)
+    model = vit(num_channels=3)
+    # Without positions all patches of a gray image are one vector, so the class token sees what it sees densely.
+    model.embeddings.position_embeddings.zero_()
+    expected = model(images).pooler_output
+    assert (vgtok.wrap(model, 0.4, proportional=True)(images).pooler_output - expected).abs().max() < 1e-5
+    vgtok.unwrap(model)
+    assert (vgtok.wrap(model, 0.4)(images).pooler_output - expected).abs().max() > 1e-5
+    with pytest.raises(InputError, match="proportional: the layers of YolosModel take no attention mask"):
+        vgtok.wrap(yolos(), proportional=True)
+
+
+@torch.no_grad()
+def test_owl_predicts_once_per_token() -> None:
+    model: Any = vgtok.wrap(randomized(owl("Owlv2")), budget=0.4)
+    inputs = {"pixel_values": pixels(128, 128), "input_ids": torch.tensor([[3, 4, 49]] * 2)}
+    output = model(**inputs)
+    tokens = [len(partition) for partition in model.vgtok.partitions(inputs["pixel_values"])]
+    lowest = torch.finfo(torch.float32).min
+    possible = output.logits[..., 0] > lowest
+    assert possible.sum(dim=1).tolist() == tokens
+    assert torch.equal(possible, output.objectness_logits > lowest)
+    guided = model.image_guided_detection(inputs["pixel_values"], inputs["pixel_values"])
+    assert (guided.logits[..., 0] > lowest).sum(dim=1).tolist() == tokens
+    vgtok.unwrap(model)
+    assert (model(**inputs).logits > lowest).all()
+
+
+@given(
+    st.integers(1, 9), st.integers(1, 9), st.integers(1, 3), st.integers(1, 3), st.integers(0, 2), st.integers(0, 99)
+)
+@settings(max_examples=40, deadline=None)
+def test_a_plan_gives_every_cell_its_token_and_crosses_no_window(
+    rows: int, columns: int, down: int, across: int, specials: int, seed: int
+) -> None:
+    rows, columns = rows * down, columns * across
+    noise = np.random.default_rng(seed).integers(0, 256, (rows * 16, columns * 16, 3), dtype=np.uint8)
+    tokens = vgtok.Tokenizer(budget=0.4, canvas="native")(noise)
+    plan = make_plan([tokens, tokens], (specials, 1), (rows // down, columns // across), torch.device("cpu"))
+    # A sequence that holds its own slots comes back with each cell's token.
+    slots = torch.arange(len(plan)).float()[:, None]
+    found = plan.maps(slots)[0, :, :, 0].long()
+    for slot in found.unique():
+        inside = (found == slot).nonzero()
+        assert len({(int(row) // (rows // down), int(column) // (columns // across)) for row, column in inside}) == 1
+    assert sorted(plan.spread(slots).flatten().unique().tolist()) == list(range(len(plan)))
+    # Groups bring every vector back to its place, and each runs inside one window or one image.
+    for groups, count in ((plan.windows, 2 * down * across), (plan.images, 2)):
+        assert torch.equal(groups.each(slots, lambda batch, own: batch), slots)
+        assert sum(len(batch) for batch in groups.batches) == count
+    average = plan.average(torch.ones(rows * columns, 3))
+    assert torch.allclose(average, torch.ones_like(average))
 
 
 @torch.no_grad()
 def test_copies_of_a_wrapped_model_are_their_own() -> None:
-    model = vgtok.wrap(vit(), budget=0.4)
+    model: Any = vgtok.wrap(vit(), budget=0.4)
     twin: Any = copy.deepcopy(model)
     twin.vgtok.budget = 1.0
-    assert model.vgtok.budget == 0.4  # type: ignore[union-attr]
+    assert model.vgtok.budget == 0.4
+    assert twin.vgtok.module is twin
+    images, before = pixels(128, 128), model(pixels(128, 128))[0]
+    for parameter in twin.parameters():
+        parameter.mul_(0.5)
+    assert not torch.equal(twin(images)[0], before)
+    assert torch.equal(model(images)[0], before)
     vgtok.unwrap(twin)
     assert hasattr(model, "vgtok")
 
 
 def test_errors_say_what_to_do() -> None:
-    with pytest.raises(InputError, match=r"model: Linear holds no backbone that can be wrapped: transformers.ViTModel"):
+    with pytest.raises(InputError, match=r"model: Linear holds no backbone that can be wrapped; families: CLIP"):
         vgtok.wrap(nn.Linear(2, 2))
     with pytest.raises(InputError, match="this Linear is not wrapped"):
         vgtok.unwrap(nn.Linear(2, 2))
+    with pytest.raises(InputError, match="give either budget= or tokenizer="):
+        vgtok.wrap(vit(), 0.4, vgtok.Tokenizer(0.5))
     model: Any = vgtok.wrap(vit())
     with pytest.raises(InputError, match="images of 96 x 128 px, but this model takes 128 x 128; resize them"):
         model(pixels(96, 128))
     with pytest.raises(InputError, match="already wrapped"):
         vgtok.wrap(model)
-    with pytest.raises(InputError, match="output_attentions: not available while wrapped"):
+    with pytest.raises(InputError, match="output_attentions: attention is between tokens while wrapped"):
         model(pixels(128, 128), output_attentions=True)
-    with pytest.raises(InputError, match="not whole patches of 14 px"):
-        vgtok.wrap(dinov2())(pixels(112, 100))
+    with pytest.raises(InputError, match="bool_masked_pos: not available while wrapped"):
+        model(pixels(128, 128), torch.ones(2, 64, dtype=torch.bool))
+    with pytest.raises(InputError, match="output_hidden_states: give True"):
+        model(pixels(128, 128), output_hidden_states=[1])
+    with pytest.raises(InputError, match="images of 12 x 100 px hold no patch of 14 px"):
+        vgtok.wrap(dinov2())(pixels(112, 112)[:, :, :12, :100])
     with pytest.raises(InputError, match=r"shape \(3, 128, 128\) is not \(B, 3, H, W\)"):
         model(pixels(128, 128)[0])
+    with pytest.raises(InputError, match="not a normalized image"):
+        model(torch.full((1, 3, 128, 128), float("nan")))
     with pytest.raises(BudgetError, match=r"budget: 0.01 is outside"):
         model.vgtok.budget = 0.01
     assert model.vgtok.budget == 0.4
+    with pytest.raises(InputError, match=r"tokenizer: a float is not a vgtok\.Tokenizer"):
+        model.vgtok.tokenizer = 0.5
+    small = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 1, "image_size": 32}
+    for relative in (
+        transformers.SamVisionModel(transformers.SamVisionConfig(**small, output_channels=8)),
+        transformers.VitDetBackbone(transformers.VitDetConfig(**small)),
+    ):
+        with pytest.raises(InputError, match="cannot be wrapped: its attention adds a position for every pair of rows"):
+            vgtok.wrap(relative)
+    with pytest.raises(InputError, match="ViT-MAE hides 75% of the patches"):
+        vgtok.wrap(transformers.ViTMAEModel(transformers.ViTMAEConfig(image_size=128, **SMALL)))
+    with pytest.raises(
+        InputError, match=r"112 x 168 px are not square, and RF-DETR in transformers cuts wrong windows"
+    ):
+        vgtok.wrap(rf_detr())(pixels(112, 168))
+    with pytest.raises(
+        InputError, match="126 x 126 px do not make 2 x 2 equal windows of 14-px patches; use multiples"
+    ):
+        vgtok.wrap(rf_detr())(pixels(126, 126))
+    with pytest.raises(InputError, match="112 x 128 px do not make 2 x 2 equal windows of 16-px patches"):
+        vgtok.wrap(lw_detr())(pixels(112, 128))
 
 
 @torch.no_grad()
@@ -188,197 +299,3 @@ def as_transformers(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
             for theirs, ours in pairs.items():
                 named[f"layers.{number}.{ours}.{kind}"] = state[f"blocks.{number}.{theirs}.{kind}"]
     return named
-
-
-IMAGES = pixels(128, 128, count=1)
-
-
-def counted(model: Any) -> list[int]:
-    """The number of tensors of every renaming from here on."""
-    calls: list[int] = []
-    host = model.vgtok.host
-
-    def rename(state: Any, config: Any) -> dict[str, Tensor]:
-        calls.append(len(state))
-        renamed: dict[str, Tensor] = host.filter(state, config)
-        return renamed
-
-    model.vgtok.host = replace(host, filter=rename)
-    return calls
-
-
-@torch.no_grad()
-def seen(model: Any) -> Tensor:
-    features: Tensor = model(IMAGES).last_hidden_state
-    return features
-
-
-def test_weights_are_renamed_once_for_many_calls_without_gradients() -> None:
-    model = vgtok.wrap(vit(), budget=0.5)
-    calls = counted(model)
-    first = seen(model)
-    with torch.inference_mode():
-        model(IMAGES)
-    model.vgtok.budget = 1.0  # type: ignore[union-attr]
-    seen(model)
-    model.vgtok.budget = 0.5  # type: ignore[union-attr]
-    assert torch.equal(seen(model), first)
-    assert len(calls) == 1
-    # Frozen, a model without gradients may also run where they are on.
-    model.requires_grad_(False)
-    assert torch.equal(model(IMAGES).last_hidden_state, first)
-    assert len(calls) == 1
-
-
-def test_where_gradients_flow_nothing_is_kept() -> None:
-    model = vgtok.wrap(vit(), budget=0.5)
-    seen(model)
-    calls = counted(model)
-    for _ in range(2):
-        model.zero_grad()
-        model(IMAGES).last_hidden_state.sum().backward()
-        assert all(p.grad is not None for name, p in model.named_parameters() if not name.startswith("pooler"))
-    assert len(calls) == 2
-    assert model.vgtok._kept is None  # type: ignore[union-attr]
-
-
-def loaded(model: nn.Module) -> None:
-    model.load_state_dict(randomized(vit()).state_dict())
-
-
-def assigned(model: nn.Module) -> None:
-    model.load_state_dict(randomized(vit()).state_dict(), assign=True)
-
-
-def stepped(model: nn.Module, **settings: Any) -> None:
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, **settings)
-    model(IMAGES).last_hidden_state.square().sum().backward()
-    optimizer.step()
-
-
-def stepped_at_once(model: nn.Module) -> None:
-    stepped(model, fused=True)
-
-
-def scaled_in_place(model: nn.Module) -> None:
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(0.5)
-
-
-def scaled_behind_autograd(model: nn.Module) -> None:
-    for parameter in model.parameters():
-        parameter.data.mul_(0.5)
-
-
-def query_of(model: nn.Module) -> nn.Parameter:
-    [parameter] = [p for name, p in model.named_parameters() if ".0." in name and name.endswith("q_proj.weight")]
-    return parameter
-
-
-def one_row_behind_autograd(model: nn.Module) -> None:
-    query_of(model).data[7] = 3.0
-
-
-def one_column_behind_autograd(model: nn.Module) -> None:
-    query_of(model).data[:, 7] = 3.0
-
-
-def data_replaced(model: nn.Module) -> None:
-    query_of(model).data = torch.full_like(query_of(model), 0.1)
-
-
-def parameter_replaced(model: nn.Module) -> None:
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            module.weight = nn.Parameter(0.5 * module.weight.detach())
-
-
-def rounded(model: nn.Module) -> None:
-    model.bfloat16().float()
-
-
-def doubled(model: nn.Module) -> None:
-    model.double()
-
-
-CHANGES: tuple[Callable[[nn.Module], None], ...] = (
-    loaded,
-    assigned,
-    stepped,
-    stepped_at_once,
-    scaled_in_place,
-    scaled_behind_autograd,
-    one_row_behind_autograd,
-    one_column_behind_autograd,
-    data_replaced,
-    parameter_replaced,
-    rounded,
-    doubled,
-)
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_every_change_of_the_weights_is_seen_at_the_next_call(change: Callable[[nn.Module], None]) -> None:
-    model: Any = vgtok.wrap(vit(), budget=0.5)
-    before = seen(model)
-    change(model)
-    after = seen(model)
-    model.vgtok._kept = None
-    assert torch.equal(after, seen(model))
-    assert not torch.equal(after.float(), before)
-
-
-def test_a_copy_of_a_model_in_use_is_its_own() -> None:
-    model: Any = vgtok.wrap(vit(), budget=0.5)
-    before = seen(model)
-    twin: Any = copy.deepcopy(model)
-    assert twin.vgtok._kept is None
-    assert twin.vgtok.module is twin
-    assert torch.equal(seen(twin), before)
-    scaled_in_place(twin)
-    assert not torch.equal(seen(twin), before)
-    assert torch.equal(seen(model), before)
-
-
-def test_unwrapped_after_use_it_is_the_model_it_was() -> None:
-    model = vit()
-    expected, weights = seen(model), copy.deepcopy(model.state_dict())
-    vgtok.wrap(model, budget=0.5)
-    seen(model)
-    vgtok.unwrap(model)
-    assert torch.equal(seen(model), expected)
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
-
-
-def test_what_inference_mode_made_is_of_use_outside_it() -> None:
-    model = vgtok.wrap(vit(), budget=0.5)
-    with torch.inference_mode():
-        model(IMAGES)
-    image = IMAGES.clone().requires_grad_()
-    model.requires_grad_(False)
-    model(image).last_hidden_state.sum().backward()
-    assert image.grad is not None
-    assert image.grad.abs().sum() > 0
-
-
-def test_a_model_born_in_inference_mode_is_never_taken_for_unchanged() -> None:
-    with torch.inference_mode():
-        model: Any = vgtok.wrap(vit(), budget=0.5)
-        before = model(IMAGES).last_hidden_state
-        for parameter in model.parameters():
-            parameter.mul_(0.5)
-        assert not torch.equal(model(IMAGES).last_hidden_state, before)
-
-
-def test_pixels_that_were_not_normalized_are_refused() -> None:
-    model = vgtok.wrap(vit(), budget=0.5)
-    raw = pixels(128, 128) * 127.5 + 127.5
-    with pytest.raises(
-        InputError, match=r"pixel_values: values up to 2[0-9.]+ are not a normalized image; scale pixels"
-    ):
-        model(raw)
-    with pytest.raises(InputError, match="not a normalized image"):
-        model(torch.full((1, 3, 128, 128), float("nan")))
-    noise = 3 * torch.randn((2, 3, 128, 128), generator=torch.Generator().manual_seed(0))
-    assert torch.isfinite(model(noise).last_hidden_state).all()

@@ -286,3 +286,43 @@ def stream(
     print(f"{cost.frames} frames in {cost.seconds:.0f} s, {cost.frames_per_second:.0f} per s with {workers} workers")
     print(f"driver: {', '.join(f'{value:.0f}' for value in cost.driver_mb)} MB; grew by {cost.driver_growth_mb:.1f} MB")
     print(f"parquet: {cost.input_mb:.0f} MB in, {cost.output_mb:.0f} MB out")
+
+
+@app.command()
+def wrap(
+    model: Annotated[
+        list[str] | None, typer.Option(help="dinov2-small, rf-detr or vit-small; repeatable (default: the first two).")
+    ] = None,
+    budget: Annotated[float, typer.Option(help="Share of the dense grid the wrapped models read.")] = DEFAULT_BUDGET,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed rounds; medians are reported.")] = 3,
+    compile_: Annotated[
+        str | None, typer.Option("--compile", help="Compile both sides by this backend, e.g. inductor or aot_eager.")
+    ] = None,
+    json_: options.Json = False,
+) -> None:
+    """Time models of transformers at a budget against the same models dense, at 1024 px and more."""
+    from vgtok.bench.wrap import MODELS, measure_wrap
+
+    names = model or list(MODELS)[:2]
+    if unknown := [name for name in names if name not in MODELS]:
+        raise InputError(f"--model: '{unknown[0]}' is not one of {', '.join(MODELS)}")
+    cost = measure_wrap(names, budget, repeats, compile_)
+    if json_:
+        print(json.dumps(cost.to_dict()))
+        return
+    rows = [
+        (
+            row.model,
+            str(row.side),
+            f"{row.tokens} / {row.dense_tokens}",
+            f"{row.dense_ms:.0f}",
+            f"{row.ms:.0f}",
+            f"{row.flop_ratio:.2f}",
+            f"{row.speedup:.2f}",
+            f"{row.realized:.2f}",
+        )
+        for row in cost.rows
+    ]
+    columns = ("model", "px", "tokens", "dense\nms", "ms", "fewer\nFLOPs", "speed-\nup", "realized")
+    title = f"wrapped at {budget:.0%} against dense, {cost.threads} threads, medians of {repeats}"
+    Console().print(console_table(title, columns, rows))

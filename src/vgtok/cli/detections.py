@@ -130,8 +130,18 @@ class Job:
         return result
 
     def windows(self, frame: Frame) -> "Windows | None":
-        """Return the windows a frame is read by; None if it is fitted to a canvas, as every one for an ONNX file is."""
-        return self.reading.windows(frame, self.detector.canvas) if hasattr(self.detector, "on_frame") else None
+        """Return the windows a frame is read by; None if it is fitted to a canvas, as for models of one size."""
+        if getattr(self.detector, "on_frame", None) is None:
+            return None
+        return self.reading.windows(frame, self.detector.canvas)
+
+    def _partition(self, frame: Frame, reader: Tokenizer) -> "Tokens":
+        """Return the tokens the detector reads a frame by."""
+        if getattr(self.detector, "on_frame", None) is None:
+            pixels = frame.read(0, 0, frame.height, frame.width)[0]
+            return reader.partition(self.detector.fit(pixels, reader.canvas))
+        whole = self.windows(frame) is None
+        return (fit_frame(frame, reader)[1] if whole else partition_frame(frame, reader)).tokens
 
     def detect_all(
         self, images: "Sequence[Prepared]", score_threshold: float | None = None
@@ -180,8 +190,7 @@ class Job:
                 streamed = self.settings.get("budget_over") == "stream"
                 budget = entry["retained"] if streamed else self.settings["budget"]
                 reader = Tokenizer(budget=budget, canvas=self.reading.fitted(self.detector.canvas))
-                whole = self.windows(frame) is None
-                tokens = (fit_frame(frame, reader)[1] if whole else partition_frame(frame, reader)).tokens
+                tokens = self._partition(frame, reader)
             picture = tokens.overlay(picture)
         drawn = self._annotated(picture, frame.width, entry["objects"], path)
         if kind is not Output.compare:

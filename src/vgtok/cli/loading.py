@@ -39,7 +39,7 @@ def check_head(detector: "AnyDetector", head: HeadName | None, model: str) -> No
         raise InputError(
             f"--head: {model} predicts by its {detector.head} head; export another with --head {head.value}"
         )
-    if head is HeadName.atss and "atss" not in cast("Detector", detector).model.config.auxiliary:
+    if head is HeadName.atss and "atss" not in cast("Detector", detector).heads:
         raise InputError(f"--head: '{model}' was saved without its ATSS head; use --head query")
 
 

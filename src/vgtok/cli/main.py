@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from vgtok import __version__
-from vgtok.cli import bench, convert, detect, evaluate, models, serve, slice, study, tokenize, train
+from vgtok.cli import bench, convert, detect, evaluate, hosts, models, serve, slice, study, tokenize, train
 from vgtok.cli.verbs import Verbs
 from vgtok.errors import RunInterruptedError, VGTokError, missing_package
 
@@ -23,6 +23,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("train")(train.train)
 app.command("finetune")(train.finetune)
 app.command("models")(models.models)
+app.command("hosts")(hosts.hosts)
 app.add_typer(convert.app, name="convert")
 app.add_typer(convert.export_app, name="export")
 app.add_typer(bench.app, name="bench")

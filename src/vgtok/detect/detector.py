@@ -120,6 +120,11 @@ class Detector:
         return self.model.config.names
 
     @property
+    def heads(self) -> tuple[Head, ...]:
+        """The heads that can predict."""
+        return ("query", "atss") if "atss" in self.model.config.auxiliary else ("query",)
+
+    @property
     def precision(self) -> str:
         """The name of `dtype`: float32, float16 or bfloat16."""
         return dtype_name(self.dtype)
@@ -215,7 +220,7 @@ class Detector:
         for name, value in (("budget", budget), ("canvas", canvas)):
             if value is not None and tokenizer is not None:
                 raise InputError(f"{name}: a tokenizer brings its own; give either {name}= or tokenizer=")
-        chosen = self.model.check_head(head or self.head)
+        chosen = self._check_head(head)
         sparse = self.sparse_head if sparse_head is None else sparse_head
         given = listed_images(images, max_detections)
         ready: list[Any] = [image if isinstance(image, Prepared) else read_image(image, value_range) for image in given]
@@ -266,7 +271,7 @@ class Detector:
             self._predict_one,
             max_detections=max_detections,
             score_threshold=score_threshold,
-            head=self.model.check_head(head or self.head),
+            head=self._check_head(head),
             sparse_head=self.sparse_head if sparse_head is None else sparse_head,
         )
         reader = Tokenizer(
@@ -315,7 +320,7 @@ class Detector:
 
     def _prepared(self, pixels: Sequence[Pixels], reader: Tokenizer) -> list[Prepared]:
         started = time.perf_counter()
-        canvases = [fit_canvas(image, reader.canvas) for image in pixels]
+        canvases = [self.fit(image, reader.canvas) for image in pixels]
         tokens = self._partition(canvases, reader)
         share = (time.perf_counter() - started) / max(len(pixels), 1)
         parts = zip(pixels, canvases, tokens, strict=True)
@@ -331,6 +336,10 @@ class Detector:
             for tokens, canvas in zip(found, canvases, strict=True)
         ]
 
+    def fit(self, image: Pixels, size: CanvasSize) -> Canvas:
+        """Fit an (H, W, 3) image on the canvas the model reads it from."""
+        return fit_canvas(image, size)
+
     def on_canvas(
         self,
         image: Pixels,
@@ -344,7 +353,7 @@ class Detector:
 
         Use it for many partitions of one image: reading, resizing and scoring then run once. `timings.tokenizer` is 0.
         """
-        chosen = self.model.check_head(head or self.head)
+        chosen = self._check_head(head)
         one = Prepared(image, canvas, tokens, 0.0)
         return self._predict([one], max_detections, 0.0, chosen, self.sparse_head)[0]
 
@@ -376,6 +385,9 @@ class Detector:
             )
             for prediction, image in zip(predictions, images, strict=True)
         ]
+
+    def _check_head(self, head: Head | None) -> Head:
+        return self.model.check_head(head or self.head)
 
     def _warn_of_coarse_tokens(self, tokens: Sequence[Tokens]) -> None:
         """Warn once if a model that was never trained on coarse tokens is given some."""

@@ -35,6 +35,7 @@ def load(
 
     The name is that of a shipped model, a folder written by `save_detector`, a released Co-DETR checkpoint file, or a
     repository on the hub as owner/name or owner/name@revision, which is downloaded once and then read from the cache.
+    After `transformers:`, a folder or repository with a detector of that library, run at a budget of 1 by default.
     `device` is cpu, cuda, cuda:N or mps [default: a GPU if there is one]. `dtype` is float32, float16 or bfloat16
     [default: bfloat16 where the device is faster in it, float16 on older GPUs, else float32]; on a CPU a note says so
     once if it is not float32.
@@ -112,6 +113,10 @@ def _use_hub_name(weights: Path, folder: Path) -> None:
 def find_detector(name_or_path: str | Path) -> Detector:
     """Load the detector that `load` returns, on the CPU in float32."""
     name, path = str(name_or_path), Path(name_or_path)
+    if name.startswith("transformers:"):
+        from vgtok.hosts.loading import load_host
+
+        return load_host(name)
     shipped = shipped_models()
     if name in shipped:
         return load_detector(shipped[name])
@@ -132,6 +137,11 @@ def find_detector(name_or_path: str | Path) -> Detector:
         f"model: '{name}' is neither a folder, a checkpoint file, a hub name (owner/name) nor a shipped model "
         f"({', '.join(shipped) or 'none shipped'})"
     )
+
+
+def is_hub_name(name: str) -> bool:
+    """Return whether a name is written as owner/name or owner/name@revision."""
+    return _HUB_NAME.fullmatch(name) is not None
 
 
 def _from_hub(name: str) -> Detector:

@@ -168,7 +168,7 @@ class Flops(NamedTuple):
 
 
 def encoder_flops(mode: str, config: EncoderConfig, tokens: Tokens) -> Flops:
-    """Count the FLOPs of mode 'dense', 'packed' or 'control' for one image with this partition."""
+    """Count the FLOPs of mode 'dense', 'packed' or 'control' for one image with this partition, in plain modules."""
     rows, columns = config.grid_of(tokens.extent)
     if mode == "dense":
         return Flops(rows * columns * _patch_flops(config), *_grid_flops(config, rows, columns))

@@ -18,7 +18,7 @@ from vgtok.detect.result import Prepared, Result, Timings, listed_images
 from vgtok.errors import InputError, VGTokError
 from vgtok.export.description import Description, graph_inputs, uniform_grids
 from vgtok.overlap import nms, soft_nms
-from vgtok.tokenize.canvas import Canvas, ImageLike, fit_canvas, read_image
+from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, fit_canvas, read_image
 from vgtok.tokenize.geometry import ROOT
 from vgtok.tokenize.tokenizer import Tokenizer
 from vgtok.tokenize.tokens import Tokens
@@ -137,6 +137,10 @@ class OnnxDetector:
                 image = self.prepare(image, budget=budget, tokenizer=tokenizer, value_range=value_range)
             results.append(self._detect(image, max_detections, score_threshold))
         return results if isinstance(images, list | tuple) else results[0]
+
+    def fit(self, image: NDArray[np.uint8], size: CanvasSize) -> Canvas:
+        """Fit an (H, W, 3) image on the canvas it is read from, which is the graph's own."""
+        return self._filled(self._fitted(image))
 
     def prepare(
         self,

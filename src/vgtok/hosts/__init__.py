@@ -5,13 +5,16 @@ from typing import TYPE_CHECKING
 from vgtok.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from vgtok.hosts.adapters import HOSTS, Host, find_host
+    from vgtok.hosts.adapters import Host, Pass, all_hosts, find_host
+    from vgtok.hosts.plan import Plan
     from vgtok.hosts.wrapping import Wrapped, unwrap, wrap
 
 __all__ = [
-    "HOSTS",
     "Host",
+    "Pass",
+    "Plan",
     "Wrapped",
+    "all_hosts",
     "find_host",
     "unwrap",
     "wrap",
@@ -20,7 +23,8 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "adapters": ["HOSTS", "Host", "find_host"],
+        "adapters": ["Host", "Pass", "all_hosts", "find_host"],
+        "plan": ["Plan"],
         "wrapping": ["Wrapped", "unwrap", "wrap"],
     },
 )

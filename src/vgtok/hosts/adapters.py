@@ -1,151 +1,139 @@
-"""Adapters for the models of transformers and timm that `wrap` supports, one per family."""
+"""What an adapter says of a family of models, and the list of all families.
 
+Every module of `vgtok.hosts.families` describes its families in `FAMILIES`; a new module there is found by itself.
+"""
+
+import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 from torch import Tensor, nn
 
-from vgtok.encode.config import EncoderConfig
-from vgtok.encode.loading import Filter, from_timm, from_transformers
 from vgtok.errors import InputError
+from vgtok.hosts.plan import Plan
+from vgtok.hosts.predictions import Predictions
 
-_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-_HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+Normalization = tuple[tuple[float, ...], tuple[float, ...]]
+Arguments = Callable[[Tensor], Mapping[str, Any]]
+"""The arguments of a layer for the (count, length) slots of a batch."""
+
+IMAGENET: Normalization = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+HALF: Normalization = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+OPENAI: Normalization = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One call of a wrapped model: its plan, its options and the packed (N, D) sequence at the depths asked for."""
+
+    plan: Plan
+    pixel_values: Tensor
+    options: Mapping[str, Any]
+    depths: Mapping[int, Tensor]
+
+    @property
+    def last(self) -> Tensor:
+        """The sequence after the last layer, (N, D)."""
+        return self.depths[max(self.depths)]
+
+    def hidden_states(self) -> tuple[Tensor, ...] | None:
+        """Return the host's hidden states of all depths, if they were asked for."""
+        if not self.options.get("output_hidden_states"):
+            return None
+        return tuple(self.plan.spread(self.depths[depth]) for depth in sorted(self.depths))
 
 
 @dataclass(frozen=True)
 class Host:
-    """One family of models.
+    """One family of models of one library.
 
-    `method` is the method `wrap` replaces and `filter` renames the weights. `describe` returns the configuration of a
-    model, `has_fixed_size` whether it accepts one image size only, `answer` its output for a (B, P + cells, D) sequence
-    and `normalization` the mean and standard deviation of its images.
+    `classes` are the names of backbones whose `method` is replaced; `projection` and `layers` are paths in them, of the
+    patch convolution and of the layers. `embed` returns the host's own embedding of (B, 3, H, W) images,
+    (B, L, D), with the numbers of `special` tokens before and after the cells, `between` what it adds after each layer;
+    `before_layers` is the path of a norm before the first. `finish` makes the host's output from the `depths` it reads,
+    by default the last alone. `options` are the arguments of the method that the adapter reads; others are refused.
+    `normalization` is the mean and standard deviation of its images. `check` raises InputError for models that cannot
+    run, `check_size` for heights and widths; `sizes` and `note` say the same in words.
+
+    `window` is the rows and columns of cells of an attention window, `is_windowed` tells which layers use it, and
+    `held` are attributes of the layers while wrapped, so that they leave the grouping to the plan. `arguments` gives
+    the layers their positions; `mask` is the name of their attention mask, None if they take none. `outer` are methods
+    of models around the backbone whose output depends on the plan, by class name; `refused` are methods that have no
+    meaning while wrapped. `checkpointed` tells whether to recompute layers, where they do not do so themselves.
+
+    `detectors` are the classes of whole detectors, `predict` reads their output. Their images are cut to a `multiple`
+    of pixels, or padded to squares; with `reads_text` they look for named classes.
     """
 
-    method: str
-    filter: Filter
-    describe: Callable[[Any], EncoderConfig]
-    has_fixed_size: Callable[[Any, Mapping[str, Any]], bool]
-    answer: Callable[[Any, Tensor, Mapping[str, Any]], Any]
-    normalization: Callable[[Any], tuple[tuple[float, ...], tuple[float, ...]]]
+    name: str
+    library: str
+    classes: tuple[str, ...]
+    projection: str
+    layers: str
+    embed: Callable[[Any, Tensor, Mapping[str, Any]], Tensor]
+    finish: Callable[[Any, Pass], Any]
+    normalization: Callable[[Any], Normalization]
+    special: Callable[[Any], tuple[int, int]] = lambda model: (1, 0)
+    before_layers: str | None = None
+    between: Callable[[Any, Tensor], Tensor | None] = lambda model, pixel_values: None
+    method: str = "forward"
+    options: tuple[str, ...] = ()
+    depths: Callable[[Any, Mapping[str, Any]], set[int]] | None = None
+    check: Callable[[Any], None] = lambda model: None
+    check_size: Callable[[Any, tuple[int, int], Mapping[str, Any]], None] = lambda model, size, options: None
+    window: Callable[[Any, tuple[int, int]], tuple[int, int] | None] = lambda model, grid: None
+    is_windowed: Callable[[Any], bool] = lambda layer: False
+    held: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Callable[[Any, Plan, Tensor], Arguments] = lambda model, plan, pixel_values: lambda slots: {}
+    mask: str | None = "attention_mask"
+    outer: Mapping[str, Mapping[str, Callable[[Any, Plan], Any]]] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
+    checkpointed: Callable[[Any], bool] = lambda model: False
+    hidden_states: bool = True
+    detectors: tuple[str, ...] = ()
+    predict: Callable[[Any, int], list[Predictions]] | None = None
+    multiple: int = 1
+    squares: bool = False
+    reads_text: bool = False
+    sizes: str = "any"
+    note: str = ""
+
+
+_RELATIVE = (
+    "its attention adds a position for every pair of rows and columns of a whole grid, which coarse tokens do not form"
+)
+
+REFUSED: Mapping[tuple[str, str], str] = {
+    ("transformers", "SamVisionEncoder"): _RELATIVE,
+    ("transformers", "SamHQVisionEncoder"): _RELATIVE,
+    ("transformers", "VitDetModel"): _RELATIVE,
+    ("transformers", "VitDetBackbone"): _RELATIVE,
+}
+"""Why models that look like those of a family cannot run at a budget, by library and class."""
+
+
+@cache
+def all_hosts() -> tuple[Host, ...]:
+    """Return every family, in the order of their modules."""
+    package = import_module("vgtok.hosts.families")
+    modules = (import_module(f"{package.__name__}.{found.name}") for found in pkgutil.iter_modules(package.__path__))
+    return tuple(host for module in modules for host in module.FAMILIES)
 
 
 def find_host(model: nn.Module) -> tuple[nn.Module, Host]:
     """Return the backbone in `model` and its adapter; raise InputError if there is none."""
+    known = {(host.library, name): host for host in all_hosts() for name in host.classes}
     for module in model.modules():
         for kind in type(module).__mro__:
-            host = HOSTS.get((kind.__module__.partition(".")[0], kind.__name__))
+            named = (kind.__module__.partition(".")[0], kind.__name__)
+            if named in REFUSED:
+                raise InputError(f"model: {kind.__name__} cannot be wrapped: {REFUSED[named]}")
+            host = known.get(named)
             if host is not None:
+                host.check(module)
                 return module, host
-    known = ", ".join(f"{library}.{name}" for library, name in HOSTS)
-    raise InputError(f"model: {type(model).__name__} holds no backbone that can be wrapped: {known}")
-
-
-def _describe_transformers(model: Any) -> EncoderConfig:
-    config = model.config
-    if getattr(config, "use_swiglu_ffn", False) or config.hidden_act != "gelu":
-        raise InputError("model: only the exact-GELU MLP of transformers' ViT and DINOv2 can be wrapped")
-    patch = _one(config.patch_size, "patch_size")
-    image = config.image_size if isinstance(config.image_size, list | tuple) else (config.image_size,) * 2
-    hidden = getattr(config, "intermediate_size", None) or int(config.hidden_size * config.mlp_ratio)
-    return EncoderConfig(
-        dim=config.hidden_size,
-        depth=config.num_hidden_layers,
-        heads=config.num_attention_heads,
-        hidden=hidden,
-        layer_scale=hasattr(config, "layerscale_value"),
-        patch=patch,
-        table=(image[0] // patch, image[1] // patch),
-        norm_eps=config.layer_norm_eps,
-        out_norm_eps=config.layer_norm_eps,
-        fusion=(),
-    )
-
-
-def _describe_timm(model: Any) -> EncoderConfig:
-    block = model.blocks[0]
-    rope = getattr(model, "rope", None)
-    if rope is not None and tuple(rope.ref_feat_shape or ()) != (16, 16):
-        raise InputError(f"model: RoPE stretched onto {rope.ref_feat_shape} cells; only (16, 16) can be wrapped")
-    swiglu = type(block.mlp).__name__ in ("SwiGLU", "GluMlp")
-    contract = block.mlp.fc2
-    return EncoderConfig(
-        dim=model.embed_dim,
-        depth=len(model.blocks),
-        heads=block.attn.num_heads,
-        hidden=contract.in_features,
-        mlp="swiglu" if swiglu else "gelu",
-        mlp_norm=isinstance(getattr(block.mlp, "norm", None), nn.LayerNorm),
-        key_bias=getattr(block.attn, "q_bias", None) is None and getattr(block.attn, "q_proj", None) is None,
-        rope=rope is not None,
-        layer_scale=hasattr(getattr(block, "ls1", None), "gamma") or getattr(block, "gamma_1", None) is not None,
-        prefix=model.num_prefix_tokens,
-        patch=_one(model.patch_embed.patch_size, "patch_size"),
-        table=tuple(model.patch_embed.grid_size),
-        norm_eps=block.norm1.eps,
-        out_norm_eps=model.norm.eps if isinstance(model.norm, nn.LayerNorm) else None,
-        fusion=(),
-    )
-
-
-def _answer_vit(model: Any, sequence: Tensor, options: Mapping[str, Any]) -> Any:
-    pooled = model.pooler(sequence) if model.pooler is not None else None
-    return _transformers_output(sequence, pooled, options)
-
-
-def _answer_dinov2(model: Any, sequence: Tensor, options: Mapping[str, Any]) -> Any:
-    return _transformers_output(sequence, sequence[:, 0], options)
-
-
-def _transformers_output(sequence: Tensor, pooled: Tensor | None, options: Mapping[str, Any]) -> Any:
-    from transformers.modeling_outputs import BaseModelOutputWithPooling
-
-    # The fields are annotated as FloatTensor, which excludes half precision.
-    fields: dict[str, Any] = {"last_hidden_state": sequence, "pooler_output": pooled}
-    output = BaseModelOutputWithPooling(**fields)
-    return output.to_tuple() if options.get("return_dict") is False else output
-
-
-def _timm_normalization(model: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    settings = getattr(model, "pretrained_cfg", None) or {}
-    return tuple(settings.get("mean", _IMAGENET[0])), tuple(settings.get("std", _IMAGENET[1]))
-
-
-def _one(size: Any, name: str) -> int:
-    sides = set(size) if isinstance(size, list | tuple) else {size}
-    if len(sides) > 1:
-        raise InputError(f"model: {name} {size} is not square")
-    return int(sides.pop())
-
-
-_TIMM = Host(
-    method="forward_features",
-    filter=from_timm,
-    describe=_describe_timm,
-    has_fixed_size=lambda model, options: not getattr(model, "dynamic_img_size", False),
-    answer=lambda model, sequence, options: sequence,
-    normalization=_timm_normalization,
-)
-
-HOSTS: dict[tuple[str, str], Host] = {
-    ("transformers", "ViTModel"): Host(
-        method="forward",
-        filter=from_transformers,
-        describe=_describe_transformers,
-        has_fixed_size=lambda model, options: not options.get("interpolate_pos_encoding"),
-        answer=_answer_vit,
-        normalization=lambda model: _HALF,
-    ),
-    ("transformers", "Dinov2Model"): Host(
-        method="forward",
-        filter=from_transformers,
-        describe=_describe_transformers,
-        has_fixed_size=lambda model, options: False,
-        answer=_answer_dinov2,
-        normalization=lambda model: _IMAGENET,
-    ),
-    ("timm", "VisionTransformer"): _TIMM,
-    ("timm", "Eva"): _TIMM,
-}
-"""The adapter of each supported backbone, by library and class name."""
+    families = ", ".join(f"{host.name} ({host.library})" for host in all_hosts())
+    raise InputError(f"model: {type(model).__name__} holds no backbone that can be wrapped; families: {families}")

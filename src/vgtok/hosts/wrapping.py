@@ -1,11 +1,17 @@
 """Make an existing model read images at a token budget, and restore it bit for bit.
 
-A model of transformers or timm enters; the same model leaves, with one method replaced and a `vgtok` attribute.
+A model of transformers or timm enters; the same model leaves, with one method replaced and a `vgtok` attribute. Its own
+layers and weights run, on fewer tokens; nothing is copied or converted.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import partial
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,11 +19,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vgtok.defaults import DEFAULT_BUDGET
-from vgtok.encode.config import EncoderConfig
-from vgtok.encode.encoder import Encoder, Features
-from vgtok.encode.loading import Filter, check_state
 from vgtok.errors import InputError
-from vgtok.hosts.adapters import Host, find_host
+from vgtok.hosts.adapters import Host, Pass, find_host
+from vgtok.hosts.plan import Plan, make_plan
+from vgtok.hosts.running import embed, run_layers
 from vgtok.tokenize.canvas import fit_canvas
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokenizer import Tokenizer
@@ -28,198 +33,263 @@ _HANDLE = "vgtok"
 _BRIGHTEST = 8 * 255.0
 """Beyond this an image with its normalization undone was never normalized: far above noise, far below raw pixels."""
 
+_GIVEN: ContextVar[list[Tokens] | None] = ContextVar("partitions made before the call", default=None)
+_PLANS: ContextVar[list[Plan] | None] = ContextVar("plans of the call of an outer model", default=None)
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _outside_graphs(method: _Method) -> _Method:
+    """Keep a method out of compiled graphs; what it calls, as the layers of the host, is compiled."""
+    kept: _Method = torch.compiler.disable(method, recursive=False)  # type: ignore[no-untyped-call]
+    return kept
+
+
+def _uncompiled(method: _Method) -> _Method:
+    """Keep a method and all it calls out of compiled graphs."""
+    kept: _Method = torch.compiler.disable(method)  # type: ignore[no-untyped-call]
+    return kept
+
 
 def wrap(
     model: nn.Module,
-    budget: float = DEFAULT_BUDGET,
+    budget: float | None = None,
+    tokenizer: Tokenizer | None = None,
     *,
+    proportional: bool = False,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> nn.Module:
-    """Make a transformers ViT or DINOv2, or a timm ViT or EVA-02, read every image at `budget`; return the model.
+    """Make a model of transformers or timm read every image at `budget` [default: 0.4]; return the model.
 
-    Set `model.vgtok.budget` to change the budget. `mean` and `std`, on a scale of 0 to 1, are those the images are
-    normalized with; the tokenizer undoes them. They default to timm's own values or those of the family. Dropout is
-    off while the model is wrapped.
+    `vgtok hosts` lists the families. Give a `tokenizer` of your own instead of a budget to choose its settings; set
+    `model.vgtok.budget` or `model.vgtok.tokenizer` to change them later. With `proportional` the logit of a coarse
+    key is raised by the logarithm of the cells it covers. `mean` and `std`, on a scale of 0 to 1, are those the images
+    are normalized with; the tokenizer undoes them. They default to those of the family.
     """
     module, host = find_host(model)
     if host.method in vars(module):
         raise InputError("model: already wrapped; set model.vgtok.budget, or unwrap it first")
+    if budget is not None and tokenizer is not None:
+        raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
+    if proportional and host.mask is None:
+        raise InputError(f"proportional: the layers of {type(module).__name__} take no attention mask")
     usual_mean, usual_std = host.normalization(module)
-    wrapped = Wrapped(module, host, budget, tuple(mean or usual_mean), tuple(std or usual_std))
-    setattr(module, host.method, wrapped.run)
-    setattr(model, _HANDLE, wrapped)
+    wrapped = Wrapped(
+        module,
+        host,
+        tokenizer or Tokenizer(DEFAULT_BUDGET if budget is None else budget),
+        proportional=proportional,
+        mean=tuple(mean or usual_mean),
+        std=tuple(std or usual_std),
+    )
+    wrapped.install(model)
     return model
+
+
+@contextmanager
+def given_partitions(partitions: list[Tokens]) -> Iterator[None]:
+    """Make wrapped models called inside read their batch by these partitions, one per image."""
+    token = _GIVEN.set(partitions)
+    try:
+        yield
+    finally:
+        _GIVEN.reset(token)
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """Restore the original method of a wrapped model; return the model."""
+    """Restore the original methods of a wrapped model; return the model."""
     wrapped = getattr(model, _HANDLE, None)
     if not isinstance(wrapped, Wrapped):
         raise InputError(f"model: this {type(model).__name__} is not wrapped")
-    delattr(wrapped.module, wrapped.host.method)
-    delattr(model, _HANDLE)
+    wrapped.remove(model)
     return model
+
+
+def _refuse(method: str, *arguments: Any, **options: Any) -> None:
+    raise InputError(f"{method}: not available while wrapped; unwrap the model first")
 
 
 class Wrapped:
     """The `vgtok` attribute of a wrapped model."""
 
     def __init__(
-        self, module: nn.Module, host: Host, budget: float, mean: tuple[float, ...], std: tuple[float, ...]
+        self,
+        module: nn.Module,
+        host: Host,
+        tokenizer: Tokenizer,
+        *,
+        proportional: bool,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
     ) -> None:
-        self.module, self.host, self.mean, self.std = module, host, mean, std
-        self.budget = budget
-        self.config = host.describe(module)
-        with torch.device("meta"):
-            # Shapes only: every call uses the model's own weights.
-            self.skeleton = Encoder(self.config)
-        self._kept: Renamed | None = None
-        check_state(self._weights(), self.skeleton, f"model {type(module).__name__}")
+        self.module, self.host, self.proportional, self.mean, self.std = module, host, proportional, mean, std
+        self.tokenizer = tokenizer
+        self._signature = inspect.signature(getattr(module, host.method))
+        self._layers: Sequence[nn.Module] = attrgetter(host.layers)(module)
+        self._held = [{name: getattr(layer, name) for name in host.held} for layer in self._layers]
 
     @property
-    def budget(self) -> float:
-        """Share of the dense grid each image keeps."""
-        assert self.tokenizer.budget is not None
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer; images keep their own size whatever its canvas."""
+        return self._tokenizer
+
+    @tokenizer.setter
+    def tokenizer(self, tokenizer: Tokenizer) -> None:
+        if not isinstance(tokenizer, Tokenizer):
+            raise InputError(f"tokenizer: a {type(tokenizer).__name__} is not a vgtok.Tokenizer")
+        self._tokenizer = replace(tokenizer, canvas="native")
+
+    @property
+    def budget(self) -> float | None:
+        """Share of the dense grid each image keeps; None for a tokenizer with a percentile."""
         return self.tokenizer.budget
 
     @budget.setter
     def budget(self, budget: float) -> None:
-        self.tokenizer = Tokenizer(budget=budget, canvas="native")
+        self.tokenizer = replace(self.tokenizer, budget=budget, percentile=None)
 
-    def run(self, pixel_values: Tensor, *arguments: Any, **options: Any) -> Any:
-        """Replace the method of the model: (B, 3, H, W) normalized images to the model's own output."""
-        asked = [name for name, value in options.items() if value is not None and value is not False]
-        refused = [name for name in asked if name not in ("interpolate_pos_encoding", "return_dict")]
-        if arguments or refused:
-            raise InputError(
-                f"{', '.join(refused) or 'arguments'}: not available while wrapped; unwrap the model first"
-            )
-        self._check_size(pixel_values, options)
-        tokens = self.partitions(pixel_values)
-        pixels = pixel_values.to(next(self.module.parameters()).dtype)
-        features: Features = torch.func.functional_call(
-            self.skeleton, dict(self._weights()), (pixels.unbind(0), tokens)
+    def install(self, model: nn.Module) -> None:
+        """Replace the methods of the model."""
+        setattr(self.module, self.host.method, self.run)
+        for method, edit in self._outer(model).items():
+            setattr(model, method, partial(self.run_outer, getattr(model, method), edit))
+        for method in self.host.refused:
+            setattr(self.module, method, partial(_refuse, method))
+        for layer in self._layers:
+            for name, value in self.host.held.items():
+                setattr(layer, name, value)
+        setattr(model, _HANDLE, self)
+
+    def remove(self, model: nn.Module) -> None:
+        """Restore the methods of the model."""
+        delattr(self.module, self.host.method)
+        for method in self._outer(model):
+            delattr(model, method)
+        for method in self.host.refused:
+            delattr(self.module, method)
+        for layer, values in zip(self._layers, self._held, strict=True):
+            for name, value in values.items():
+                setattr(layer, name, value)
+        delattr(model, _HANDLE)
+
+    def _outer(self, model: nn.Module) -> Mapping[str, Any]:
+        return self.host.outer.get(type(model).__name__, {})
+
+    @_outside_graphs
+    def run(self, *arguments: Any, **options: Any) -> Any:
+        """Replace the method of the backbone: (B, 3, H, W) normalized images to the model's own output."""
+        pixel_values, asked, as_tuple = self._options(arguments, options)
+        self._check(pixel_values, asked)
+        plan = self.plan(pixel_values)
+        if (plans := _PLANS.get()) is not None:
+            plans.append(plan)
+        pixels = pixel_values.to(attrgetter(self.host.projection)(self.module).weight.dtype)
+        sequence = embed(self.module, self.host, plan, pixels, asked)
+        depths = run_layers(
+            self.module, self.host, plan, sequence, pixels, self._depths(asked), proportional=self.proportional
         )
-        # (D, rows, columns) maps to (B, rows * columns, D), after the prefix
-        cells = torch.stack([grid.flatten(1).T for grid in features.maps])
-        return self.host.answer(self.module, torch.cat([features.prefix, cells], dim=1), options)
+        output = self.host.finish(self.module, Pass(plan, pixels, asked, depths))
+        return output.to_tuple() if as_tuple else output
+
+    @_outside_graphs
+    def run_outer(self, method: Any, edit: Any, *arguments: Any, **options: Any) -> Any:
+        """Call a method of the model around the backbone and edit its output by the plan of its last image batch."""
+        config = getattr(method.__self__, "config", None)
+        as_tuple = options.pop("return_dict", getattr(config, "return_dict", True)) is False
+        token = _PLANS.set([])
+        try:
+            output, plans = method(*arguments, **options, return_dict=True), _PLANS.get()
+        finally:
+            _PLANS.reset(token)
+        output = edit(output, plans[-1]) if plans else output
+        return output.to_tuple() if as_tuple else output
+
+    @_uncompiled
+    def plan(self, pixel_values: Tensor) -> Plan:
+        """Partition (B, 3, H, W) normalized images and plan their sequence."""
+        window = self.host.window(self.module, self._grid(pixel_values))
+        return make_plan(self.partitions(pixel_values), self.host.special(self.module), window, pixel_values.device)
 
     def partitions(self, pixel_values: Tensor) -> list[Tokens]:
-        """Partition (B, 3, H, W) normalized images."""
-        mean, std = (pixel_values.new_tensor(values).view(3, 1, 1) for values in (self.mean, self.std))
-        images = (pixel_values.detach() * std + mean).float() * 255
-        # Under a compiler a value cannot be looked at.
-        looked = images.numel() > 0 and not torch.compiler.is_compiling()
-        if looked and not float(images.abs().amax()) < _BRIGHTEST:
-            raise InputError(
-                f"pixel_values: values up to {float(pixel_values.abs().amax()):.4g} are not a normalized image; scale "
-                "pixels to 0 to 1, then subtract mean and divide by std, as the image processor of the model does"
-            )
-        if self.config.patch != CELL:
-            # Cells are 16 px: the tokenizer sees the image at the scale where a patch is one cell.
-            size = tuple(side // self.config.patch * CELL for side in images.shape[2:])
-            images = functional.interpolate(images, size=size, mode="bilinear", antialias=True)
-        images = images.round().clamp(0, 255).to(torch.uint8)
+        """Partition (B, 3, H, W) normalized images, on the scale where a patch is one 16-px cell."""
+        if (given := _GIVEN.get()) is not None:
+            return given
+        images = self.cell_images(pixel_values)
         if images.is_cuda:
             return self.tokenizer.batch(images)
         # (B, 3, H, W) to (B, H, W, 3): on the CPU OpenCV is faster and gives the same partition.
         arrays = images.permute(0, 2, 3, 1).contiguous().numpy()
         return [self.tokenizer.partition(fit_canvas(np.asarray(array), "native")) for array in arrays]
 
-    def _weights(self) -> Mapping[str, Tensor]:
-        """Return the model's parameters under the encoder's names, cached unless gradients are needed."""
-        state = self.module.state_dict(keep_vars=True)
-        learning = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in state.values())
-        # Under a compiler parameters cannot be compared, and on a GPU joining q, k and v costs next to nothing.
-        if learning or torch.compiler.is_compiling() or any(tensor.device.type != "cpu" for tensor in state.values()):
-            self._kept = None
-            return self.host.filter(state, self.config)
-        if self._kept is None or not self._kept.still_of(state):
-            self._kept = Renamed.of(state, self.host.filter, self.config)
-        return self._kept.weights
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A copy of the model has other parameters.
-        return {**self.__dict__, "_kept": None}
-
-    def _check_size(self, pixel_values: Tensor, options: dict[str, Any]) -> None:
-        if pixel_values.ndim != 4 or pixel_values.shape[1] != 3:
-            raise InputError(f"pixel_values: shape {tuple(pixel_values.shape)} is not (B, 3, H, W)")
-        patch, height, width = self.config.patch, *pixel_values.shape[2:]
-        trained = (self.config.table[0] * patch, self.config.table[1] * patch)
-        if self.host.has_fixed_size(self.module, options) and (height, width) != trained:
+    def cell_images(self, pixel_values: Tensor) -> Tensor:
+        """Undo the normalization of (B, 3, H, W) images; return them with 16 px for each patch, (B, 3, h, w) uint8."""
+        mean, std = (pixel_values.new_tensor(values).view(3, 1, 1) for values in (self.mean, self.std))
+        images = (pixel_values.detach() * std + mean).float() * 255
+        if images.numel() > 0 and not float(images.abs().amax()) < _BRIGHTEST:
             raise InputError(
-                f"pixel_values: images of {height} x {width} px, but this model takes {trained[0]} x {trained[1]}; "
-                "resize them, or let the model resize its position table (interpolate_pos_encoding=True in "
-                "transformers, dynamic_img_size=True in timm)"
+                f"pixel_values: values up to {float(pixel_values.abs().amax()):.4g} are not a normalized image; scale "
+                "pixels to 0 to 1, then subtract mean and divide by std, as the image processor of the model does"
             )
-        if height % patch or width % patch:
-            raise InputError(f"pixel_values: images of {height} x {width} px are not whole patches of {patch} px")
+        rows, columns = self._grid(pixel_values)
+        if self.patch == CELL:
+            images = images[:, :, : rows * CELL, : columns * CELL]
+        else:
+            whole = images[:, :, : rows * self.patch, : columns * self.patch]
+            size = (rows * CELL, columns * CELL)
+            images = functional.interpolate(whole, size=size, mode="bilinear", antialias=True)
+        return images.round().clamp(0, 255).to(torch.uint8)
 
+    @property
+    def patch(self) -> int:
+        """Side of a patch in pixels."""
+        sides = {*attrgetter(self.host.projection)(self.module).kernel_size}
+        if len(sides) > 1:
+            raise InputError(f"model: patches of {' x '.join(map(str, sorted(sides)))} px are not square")
+        return int(sides.pop())
 
-# Renamed weights, kept between calls while the parameters do not change.
+    def _grid(self, pixel_values: Tensor) -> tuple[int, int]:
+        """Return the rows and columns of whole patches of (B, 3, H, W) images."""
+        height, width = pixel_values.shape[2:]
+        return height // self.patch, width // self.patch
 
-_FEW = 4096
+    def _options(self, arguments: Sequence[Any], options: Mapping[str, Any]) -> tuple[Tensor, dict[str, Any], bool]:
+        """Return the images, what else was asked for, and whether as a tuple; refuse what the adapter cannot give."""
+        bound = dict(self._signature.bind(*arguments, **options).arguments)
+        for name, kind in self._signature.parameters.items():
+            if kind.kind is inspect.Parameter.VAR_KEYWORD:
+                bound.update(bound.pop(name, {}))
+        [(_, pixel_values), *others] = bound.items()
+        config = getattr(self.module, "config", None)
+        asked = {name: getattr(config, name, None) for name in ("output_hidden_states", "output_attentions")}
+        asked = {
+            name: value for name, value in {**asked, **dict(others)}.items() if value is not None and value is not False
+        }
+        as_tuple = options.get("return_dict", getattr(config, "return_dict", True)) is False
+        asked.pop("return_dict", None)
+        if asked.get("output_attentions"):
+            raise InputError(
+                "output_attentions: attention is between tokens while wrapped, not between patches; unwrap the model"
+            )
+        known = {*self.host.options, *(["output_hidden_states"] if self.host.hidden_states else [])}
+        if refused := [name for name in asked if name not in known]:
+            raise InputError(f"{', '.join(refused)}: not available while wrapped; unwrap the model first")
+        if "output_hidden_states" in asked and asked["output_hidden_states"] is not True:
+            raise InputError("output_hidden_states: give True for those of all layers; a list is not available")
+        return pixel_values, asked, as_tuple
 
+    def _depths(self, asked: Mapping[str, Any]) -> set[int]:
+        last = len(self._layers)
+        if asked.get("output_hidden_states"):
+            return set(range(last + 1))
+        return {last} if self.host.depths is None else self.host.depths(self.module, asked)
 
-@dataclass(frozen=True)
-class _Mark:
-    """The state of a parameter: its memory (held so that it is not reused), its version counter, a sample of values.
-
-    The counter misses writes through `.data`, which the sample detects. It is None for a parameter that was not copied.
-    """
-
-    parameter: Tensor
-    memory: Tensor
-    changes: int
-    sample: Tensor | None
-
-    def holds(self, parameter: Tensor) -> bool:
-        """Return whether the parameter is unchanged; False for inference tensors, which have no version counter."""
-        return (
-            parameter is self.parameter
-            and not parameter.is_inference()
-            and parameter.data_ptr() == self.memory.data_ptr()
-            and parameter.dtype == self.memory.dtype
-            and parameter._version == self.changes
-            and (self.sample is None or torch.equal(_sample(parameter), self.sample))
-        )
-
-
-@dataclass(frozen=True)
-class Renamed:
-    """Renamed weights without gradients, and a mark of every parameter they come from."""
-
-    weights: Mapping[str, Tensor]
-    marks: Mapping[str, _Mark]
-
-    @classmethod
-    def of(cls, state: Mapping[str, Tensor], rename: Filter, config: EncoderConfig) -> "Renamed":
-        """Rename parameters by the filter of an adapter."""
-        # Outside inference mode: tensors made inside it could not be used in later calls outside it.
-        with torch.inference_mode(False), torch.no_grad():
-            weights = rename(state, config)
-            shared = {tensor.untyped_storage().data_ptr() for tensor in weights.values()}
-            marks = {
-                name: _Mark(
-                    tensor,
-                    tensor.detach(),
-                    0 if tensor.is_inference() else tensor._version,
-                    None if tensor.untyped_storage().data_ptr() in shared else _sample(tensor).clone(),
-                )
-                for name, tensor in state.items()
-            }
-        return cls(weights, marks)
-
-    def still_of(self, state: Mapping[str, Tensor]) -> bool:
-        """Return whether these are the parameters the weights come from, unchanged."""
-        return state.keys() == self.marks.keys() and all(
-            self.marks[name].holds(tensor) for name, tensor in state.items()
-        )
-
-
-def _sample(parameter: Tensor) -> Tensor:
-    """Return one value of every row and column of a large parameter, (N,), or all of a small one."""
-    flat = parameter.detach().flatten()
-    return flat if flat.numel() <= _FEW else flat[:: parameter.shape[-1] + 1]
+    def _check(self, pixel_values: Tensor, asked: Mapping[str, Any]) -> None:
+        if not isinstance(pixel_values, Tensor) or pixel_values.ndim != 4 or pixel_values.shape[1] != 3:
+            shown = tuple(pixel_values.shape) if isinstance(pixel_values, Tensor) else type(pixel_values).__name__
+            raise InputError(f"pixel_values: shape {shown} is not (B, 3, H, W)")
+        height, width = pixel_values.shape[2:]
+        grid = self._grid(pixel_values)
+        if min(grid) < 1:
+            raise InputError(f"pixel_values: images of {height} x {width} px hold no patch of {self.patch} px")
+        self.host.check_size(self.module, (height, width), asked)

@@ -171,7 +171,7 @@ class Service:
         settings = self._with_budget(settings)
         tokenizer = settings.tokenizer(self.canvas)
         started = time.perf_counter()
-        canvas = fit_canvas(pixels, tokenizer.canvas)
+        canvas = self._fit(pixels, tokenizer.canvas)
         tokens = tokenizer.partition(canvas)
         spent = 1000 * (time.perf_counter() - started)
         return DrawableAnswer(
@@ -217,7 +217,10 @@ class Service:
             detections=[Detection(**row) for row in result.to_coco(name)],
             categories=[Category(*pair) for pair in categories],
         )
-        return DrawableAnswer(answer, fit_canvas(pixels, self.canvas), result.tokens, result)
+        return DrawableAnswer(answer, self._fit(pixels, self.canvas), result.tokens, result)
+
+    def _fit(self, pixels: NDArray[np.uint8], size: CanvasSize) -> Canvas:
+        return fit_canvas(pixels, size) if self.detector is None else self.detector.fit(pixels, size)
 
     def _with_budget(self, settings: Settings) -> Settings:
         return replace(settings, budget=self.budget) if settings.budget is None else settings
@@ -236,10 +239,16 @@ class Service:
         )
 
 
-def count_gflops(detector: "Detector", tokens: Tokens) -> Gflops:
-    """Return the cost of encoder, neck and head on this partition, and on the dense grid of the same canvas."""
-    from vgtok.detect.model import detection_flops
+def count_gflops(detector: "Detector", tokens: Tokens) -> Gflops | None:
+    """Return the cost of encoder, neck and head on this partition, and on the dense grid of the same canvas.
+
+    None for models of other libraries, whose cost is not known from their configuration.
+    """
+    from vgtok.detect.model import CoDetr, detection_flops
     from vgtok.encode.modes import encoder_flops
+
+    if not isinstance(detector.model, CoDetr):
+        return None
 
     config = detector.model.config
     encoder = config.encoder_config()

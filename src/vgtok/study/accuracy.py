@@ -198,7 +198,7 @@ def open_trial(inputs: Inputs, model: str | None = None) -> Trial:
     whole = cast(AnnotatedDataset, inputs.annotated)
     name = inputs.model if model is None else model
     detector = load(name, device=inputs.device, dtype=inputs.dtype)
-    if inputs.head == "atss" and "atss" not in detector.model.config.auxiliary:
+    if inputs.head == "atss" and "atss" not in detector.heads:
         raise InputError(f"--head: '{name}' was saved without its ATSS head; use --head query")
     if (label_map(detector.names, whole.names) < 0).all():
         raise InputError(f"--model: '{name}' knows none of the classes of {whole.name}")

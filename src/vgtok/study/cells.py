@@ -28,11 +28,12 @@ from numpy.typing import NDArray
 from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector, Pixels
 from vgtok.detect.loading import load
+from vgtok.detect.model import CoDetr
 from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import Mapper, map_with_progress
 from vgtok.study.tokenizers import partitions
-from vgtok.tokenize.canvas import fit_canvas, read_image
+from vgtok.tokenize.canvas import read_image
 from vgtok.tokenize.tokenizer import Tokenizer
 
 FOLDER = "cells"
@@ -128,6 +129,9 @@ class CellStore:
 def fingerprint(detector: Detector) -> str:
     """Return a digest of the configuration, all weights and the precision of a detector."""
     digest = hashlib.sha256(json.dumps(detector.model.config.to_dict(), sort_keys=True).encode())
+    if not isinstance(detector.model, CoDetr):
+        # A model of another library: what runs it is not part of DETECTION.
+        digest.update(code_digest(("hosts",)).encode())
     for name, tensor in sorted(detector.model.state_dict().items()):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(tensor.detach().cpu().float().numpy()).tobytes())
@@ -231,7 +235,7 @@ def _detect(
         else:
             yield reader, reader(detector, pixels, store.max_detections, store.head)
     for tokenizers in by_canvas.values():
-        canvas = fit_canvas(pixels, tokenizers[0].canvas)
+        canvas = detector.fit(pixels, tokenizers[0].canvas)
         for tokenizer, tokens in zip(tokenizers, partitions(canvas, tokenizers), strict=True):
             started = time.perf_counter()
             result = detector.on_canvas(pixels, canvas, tokens, max_detections=store.max_detections, head=store.head)

@@ -255,11 +255,22 @@ class _Setting:
 
 
 def fidelity(inputs: Inputs) -> Result:
-    """Compare features on a few images, in the detector's windows and, for the options, in global attention too."""
-    weights = weights_file(DEIT_WEIGHTS)
+    """Compare features on a few images, in the detector's windows and, for the options, in global attention too.
+
+    With a model, a checkpoint of DINOv2 or a folder of transformers, compare the features of that one, wrapped.
+    """
     jobs = image_jobs(Inputs(inputs.annotated, inputs.workers))
-    plain = configuration("vit-tiny")
-    return compare(jobs[:: max(1, len(jobs) // FRAMES)][:FRAMES], weights, plain)
+    if inputs.models:
+        from vgtok.study.host_fidelity import FRAMES as FEW
+        from vgtok.study.host_fidelity import compare_host
+
+        return compare_host(_spread(jobs, inputs.limit or FEW), inputs.model)
+    weights = weights_file(DEIT_WEIGHTS)
+    return compare(_spread(jobs, inputs.limit or FRAMES), weights, configuration("vit-tiny"))
+
+
+def _spread(jobs: Sequence[ImageJob], count: int) -> Sequence[ImageJob]:
+    return jobs[:: max(1, len(jobs) // count)][:count]
 
 
 def compare(jobs: Sequence[ImageJob], weights: Path, plain: EncoderConfig) -> Result:
@@ -372,5 +383,5 @@ def _best(rows: list[Row], layout: str, option: str) -> str:
 
 STUDIES = (
     Study("compute", "Table 3: FLOPs, ms and GB at each budget", compute),
-    Study("fidelity", "Packed features against dense ones, DeiT-Tiny", fidelity),
+    Study("fidelity", "Packed features against dense ones", fidelity, ("data", "limit", "model"), keeps=False),
 )

@@ -234,17 +234,21 @@ DETECTS: tuple[Option, ...] = ("data", "model", "limit", "head", "device", "dtyp
 
 @dataclass(frozen=True)
 class Study:
-    """A command of `vgtok study`; `takes` names its options, others are refused."""
+    """A command of `vgtok study`; `takes` names its options, others are refused.
+
+    `keeps` is False for one that leaves nothing to resume from though it runs a model.
+    """
 
     name: str
     title: str
     run: Callable[[Inputs], Result]
     takes: tuple[Option, ...] = ("data", "limit")
+    keeps: bool = True
 
     @property
     def resumes(self) -> bool:
         """Whether an interrupted run leaves something to go on from: detections, or training runs on scenes."""
-        return "model" in self.takes or "data" not in self.takes
+        return self.keeps and ("model" in self.takes or "data" not in self.takes)
 
 
 @dataclass(frozen=True)
