@@ -227,7 +227,8 @@ def nearest(path: Path, source: Path) -> list[int]:
 
 
 def started(clip: Path, model: Path, out: Path) -> subprocess.Popen[str]:
-    command = [*COMMAND, "detect", clip, "--model", model, "--out", out, "--score-threshold", "0.001", "--json"]
+    settings = ("--score-threshold", "0.001", "--dtype", "float32", "--json")
+    command = [*COMMAND, "detect", clip, "--model", model, "--out", out, *settings]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
