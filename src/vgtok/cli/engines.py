@@ -43,7 +43,7 @@ Address = Annotated[
 Workers = Annotated[int | None, typer.Option(min=1, help="With ray: number of workers (default: all that fit).")]
 WorkerSize = Annotated[
     str | None,
-    typer.Option("--worker", metavar="SIZE", help="With ray: one worker's size, e.g. cpus=1,gpus=0.5,memory=4GB."),
+    typer.Option("--worker", metavar="SIZE", help="With ray: size of one worker, as cpus=1,memory=4GB; also gpus=0.5."),
 ]
 Shards = Annotated[
     str | None,
