@@ -67,7 +67,7 @@ class StreamBudget:
         return self.retained / self.count if self.count else None
 
     def book(self, retained: float) -> None:
-        """Count an image that an earlier run read at that share, so that a stream goes on where it stopped."""
+        """Count an image that an earlier run read at that share, so that a resumed stream keeps its mean."""
         self.count += 1
         self.retained += retained
 
