@@ -92,8 +92,10 @@ def run_arguments(data: bytes, folder: Path) -> None:
         tokenizer.batch(_image(call["image"] | {"form": "tensor"}))
         return
     value_range = tuple(call["value_range"]) if isinstance(call["value_range"], list) else call["value_range"]
-    tokens = tokenizer(_image(call["image"]), value_range=value_range)
-    tokens.validate()
+    found = tokenizer(_image(call["image"]), value_range=value_range)
+    # A list of images gives a list of partitions.
+    for tokens in found if isinstance(found, list) else [found]:
+        tokens.validate()
 
 
 def _image(image: dict[str, Any]) -> Any:
