@@ -5,10 +5,9 @@ It hides the canvas, the tokens and batching. The budget is an argument of each 
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -235,13 +234,7 @@ class Detector:
         fresh = iter(self._prepared([image for image in whole if not isinstance(image, Prepared)], reader))
         whole = [image if isinstance(image, Prepared) else next(fresh) for image in whole]
         fits = iter(self._predict(whole, max_detections, score_threshold, chosen, sparse) if whole else [])
-        predict = partial(
-            self._predict_one,
-            max_detections=max_detections,
-            score_threshold=score_threshold,
-            head=chosen,
-            sparse_head=sparse,
-        )
+        predict = self._predictor(max_detections, score_threshold, chosen, sparse)
         results = [
             next(fits)
             if parts is None
@@ -267,13 +260,8 @@ class Detector:
         The arguments are those of a call. `finished` holds the windows that an earlier call finished, by number; every
         further one is added to it.
         """
-        predict = partial(
-            self._predict_one,
-            max_detections=max_detections,
-            score_threshold=score_threshold,
-            head=self._check_head(head),
-            sparse_head=self.sparse_head if sparse_head is None else sparse_head,
-        )
+        sparse = self.sparse_head if sparse_head is None else sparse_head
+        predict = self._predictor(max_detections, score_threshold, self._check_head(head), sparse)
         reader = Tokenizer(
             self.budget if budget is None else budget,
             canvas=self.canvas if canvas is None else fitted_canvas(canvas, self.canvas),
@@ -289,20 +277,16 @@ class Detector:
             return None
         return windows_for(canvas, self.canvas, shape)
 
-    def _predict_one(
-        self,
-        image: Pixels,
-        canvas: Canvas,
-        tokens: Tokens,
-        *,
-        max_detections: int,
-        score_threshold: float,
-        head: Head,
-        sparse_head: bool,
-    ) -> Result:
-        """Return the result of one image on its canvas."""
-        one = Prepared(image, canvas, tokens, 0.0)
-        return self._predict([one], max_detections, score_threshold, head, sparse_head)[0]
+    def _predictor(
+        self, max_detections: int, score_threshold: float, head: Head, sparse_head: bool
+    ) -> Callable[[Pixels, Canvas, Tokens], Result]:
+        """Return the function from one image, its canvas and its tokens to its result."""
+
+        def predict(image: Pixels, canvas: Canvas, tokens: Tokens) -> Result:
+            one = Prepared(image, canvas, tokens, 0.0)
+            return self._predict([one], max_detections, score_threshold, head, sparse_head)[0]
+
+        return predict
 
     def prepare(
         self,
