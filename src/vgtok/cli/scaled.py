@@ -142,9 +142,14 @@ def _print_tokens(done: Iterator[Row], run: ShardRun, out: Path) -> None:
         for _, row in zip(range(_SHOWN), done, strict=False)
     ]
     columns = ("image", "tokens", "of dense", "retained", "16 px", "32 px", "64 px")
+    _print_table(f"tokens written to {out}", columns, rows, run)
+
+
+def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], run: ShardRun) -> None:
+    """Print the first frames of a run, and how it went."""
     console = Console(soft_wrap=True)
     if rows:
-        console.print(console_table(f"tokens written to {out}", columns, rows))
+        console.print(console_table(title, columns, rows))
     console.print(run_text(run), highlight=False)
 
 
@@ -250,10 +255,7 @@ def _print_detections(rows: Iterator[Row], run: ShardRun, out: Path) -> None:
         for _, row in zip(range(_SHOWN), rows, strict=False)
     ]
     columns = ("image", "found", "tokens", "retained", "token-\nize ms", "encode\nms", "head\nms")
-    console = Console(soft_wrap=True)
-    if cells:
-        console.print(console_table(f"detections written to {out}", columns, cells))
-    console.print(run_text(run), highlight=False)
+    _print_table(f"detections written to {out}", columns, cells, run)
 
 
 def score_frames(
