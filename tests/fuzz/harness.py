@@ -56,6 +56,7 @@ class Report:
 def run(plan: Plan) -> Report:
     """Run a plan to its end or its time."""
     plan.out.mkdir(parents=True, exist_ok=True)
+    started = time.time()
     context = multiprocessing.get_context("spawn")
     names = list(plan.cases)
     # Per worker: when its case began (0 between cases), its place, the processor's time then, and when its first
@@ -89,7 +90,8 @@ def run(plan: Plan) -> Report:
     for number, name in enumerate(names):
         for part, row in enumerate((report.taken, report.refused, report.failed)):
             row[name] = sum(count[3 * number + part] for count in counts)
-    for path in sorted(plan.out.glob("*.txt")):
+    # The folder keeps the failures of earlier runs too.
+    for path in sorted(path for path in plan.out.glob("*.txt") if path.stat().st_mtime >= started):
         report.failures.append(path.read_text(errors="replace").splitlines()[0])
     return report
 

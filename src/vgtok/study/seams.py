@@ -8,21 +8,26 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector, Pixels
-from vgtok.evaluate.evaluation import find_mistakes
+from vgtok.evaluate.evaluation import Mistakes, find_mistakes
+from vgtok.overlap import iou_xywh
 from vgtok.slicing.windows import Windows
 from vgtok.study.accuracy import Measured, Trial, open_trial, verdict
 from vgtok.study.cells import Found, Reader, found
 from vgtok.study.paper import GATED
 from vgtok.study.result import DETECTS, Bars, Inputs, Result, Row, Study, bar_plot
-from vgtok.study.slicing import duplicated
 from vgtok.tokenize.canvas import CanvasSize, fit_canvas
 
 BUDGET = 0.40
 SIZES = (Windows(1024, 640), Windows(1024, 640, overlap=256))
 """Windows small enough to give a canvas of 2048 x 1152 px many seams."""
+
+_SAME = 0.5
+_INSIDE = 0.8
+"""Share of a detection's area inside an object that makes it a part of it: what a window sees of one at its border."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,8 @@ def seams(inputs: Inputs) -> Result:
     notes = [
         f"every reading at {BUDGET:.0%} of the tokens of a frame, by one partition; ms: encoder, head and merge, one "
         "thread per process if several run, comparable only within one run",
-        "doubles: detections at the score of the row's best F1 whose box, or the better one over it, is covered to 50% "
-        "by one of the same class, in percent; crowds have them in whole frames too, so the difference counts",
+        "doubles: detections at the score of the row's best F1 that match no object of their own but lie on one of "
+        f"their class that was found, by an IoU of {_SAME} or with {_INSIDE:.0%} of their area, in percent",
         *(
             f"{name} over whole frames: AP {verdict(*cell.minus(whole, 'AP'))}"
             for name, cell in list(cells.items())[1:]
@@ -83,12 +88,26 @@ def _row(trial: Trial, name: str, cell: Measured, whole: Measured) -> Row:
 
 
 def _doubles(trial: Trial, cell: Measured) -> float:
-    """Return the detections at the best F1 that repeat a better one, in percent of them."""
-    kept = cell.scored.detections
-    shown = kept.take(kept.scores >= find_mistakes(cell.scored, trial.protocol.max_detections).threshold)
-    images = range(len(trial.dataset.images))
-    again = sum(int(duplicated(shown.take(shown.image == index)).sum()) for index in images)
-    return 100 * again / max(len(shown), 1)
+    """Return the detections at the best F1 that repeat an object, in percent of them."""
+    mistakes = find_mistakes(cell.scored, trial.protocol.max_detections)
+    return 100 * float(repeats(mistakes).sum()) / max(len(mistakes.shown), 1)
+
+
+def repeats(mistakes: Mistakes) -> NDArray[np.bool_]:
+    """Return which (N,) shown detections match no box of their own but lie on one, of their class, that was found."""
+    shown, truth = mistakes.shown, mistakes.truth
+    result = np.zeros(len(shown), dtype=np.bool_)
+    false = ~mistakes.correct & ~mistakes.neutral
+    for index in range(len(truth.image_ids)):
+        own = np.flatnonzero(false & (shown.image == index))
+        objects = np.flatnonzero(mistakes.found & ~truth.crowd & (truth.image == index))
+        boxes, annotated = shown.boxes[own], truth.boxes[objects]
+        low = np.maximum(boxes[:, None, :2], annotated[None, :, :2])
+        high = np.minimum((boxes[:, :2] + boxes[:, 2:])[:, None], (annotated[:, :2] + annotated[:, 2:])[None])
+        inside = np.prod(np.maximum(high - low, 0), axis=2) >= _INSIDE * np.prod(boxes[:, 2:], axis=1)[:, None]
+        on_object = inside | (iou_xywh(boxes, annotated) >= _SAME)
+        result[own] = (on_object & (shown.labels[own, None] == truth.labels[objects])).any(axis=1)
+    return result
 
 
 STUDIES = (Study("seams", "Frames read by windows against whole frames, the same weights", seams, takes=DETECTS),)
