@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgtok.errors import InputError
-from vgtok.tokenize.canvas import fit_canvas, fitted_size
+from vgtok.tokenize.canvas import fit_canvas, fitted_size, reflect_padding
 
 sides = st.integers(1, 5000)
 
@@ -45,6 +45,22 @@ def test_native_canvas_pads_right_and_bottom_with_black(height: int, width: int)
     assert canvas.pixels.shape[0] - height < 64
     assert (canvas.image == 200).all()
     assert canvas.pixels.sum(dtype=np.int64) == image.sum(dtype=np.int64)
+
+
+@given(st.integers(1, 300), st.integers(1, 300))
+def test_padding_that_counts_mirrors_the_image(height: int, width: int) -> None:
+    image = np.random.default_rng(height).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    plain = fit_canvas(image, "native")
+    canvas = reflect_padding(plain)
+    assert canvas.pixels.shape == plain.pixels.shape
+    assert canvas.extent.dense == canvas.pixels.shape[0] * canvas.pixels.shape[1] // 256
+    np.testing.assert_array_equal(canvas.pixels[:height, :width], image)
+    if height > 1 and canvas.pixels.shape[0] > height:
+        np.testing.assert_array_equal(canvas.pixels[height, :width], image[height - 2])
+    # Boxes are placed as without padding; what is read reaches beyond the image.
+    boxes = np.array([[0.0, 0.0, width, height]])
+    np.testing.assert_array_equal(canvas.to_source(boxes), plain.to_source(boxes))
+    assert canvas.source_size == canvas.image.shape[:2]
 
 
 @given(sides, sides, st.lists(st.tuples(*[st.floats(0, 1)] * 4), min_size=1, max_size=5))

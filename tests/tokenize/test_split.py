@@ -19,6 +19,7 @@ from vgtok.tokenize.split import (
     gated_splits,
     percentile_threshold,
     single_pass,
+    single_pass_strict,
 )
 from vgtok.tokenize.tokens import tokens_from_splits
 
@@ -111,6 +112,20 @@ def test_single_pass_keeps_nodes_below_its_own_percentile_whole(extent: Extent, 
     tokens = tokens_from_splits(splits, extent, (extent.height, extent.width))
     tokens.validate()
     assert set(tokens.sizes.tolist()) <= {16, 32}
+
+
+@given(extents, st.integers(0, 2**32 - 1), percentiles)
+@settings(max_examples=60, deadline=None)
+def test_strict_single_pass_keeps_whole_what_lies_below_numpys_percentile(
+    extent: Extent, seed: int, percentile: float
+) -> None:
+    scores = random_pyramid(extent, seed)
+    values = scores.middle[: extent.rows(NODE), : extent.columns(NODE)]
+    splits = single_pass_strict(scores, extent, percentile)
+    expected = values.astype(np.float64) >= np.percentile(values.astype(np.float64), percentile)
+    np.testing.assert_array_equal(splits.middle[: extent.rows(NODE), : extent.columns(NODE)], expected)
+    assert splits.middle.sum() == expected.sum()
+    tokens_from_splits(splits, extent, (extent.height, extent.width)).validate()
 
 
 @given(hnp.arrays(np.float32, st.integers(1, 60), elements=st.floats(0, 100, width=32)), percentiles)

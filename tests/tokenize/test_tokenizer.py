@@ -159,6 +159,8 @@ def test_a_scorer_and_a_gate_of_ones_own() -> None:
         ({"budget": 0.4, "scorer": "magic"}, "scorer: 'magic' is not one of tophat"),
         ({"budget": 0.4, "gate": "magic"}, "gate: 'magic' is not one of lambda_min"),
         ({"budget": 0.4, "splitter": "magic"}, "splitter: 'magic'"),
+        ({"budget": 0.4, "splitter": "single_pass_strict"}, "holds no exact budget"),
+        ({"budget": 0.4, "padding": "black"}, "padding: 'black' is not one of empty, reflect"),
         ({"budget": 0.4, "scorer": "upsample_mse"}, "cannot hold it to a budget"),
     ],
 )
@@ -200,6 +202,22 @@ def test_unknown_names_of_the_package_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
         _ = vgtok.Nonsense  # type: ignore[attr-defined]
     assert "Tokenizer" in dir(vgtok)
+
+
+def test_the_papers_readings_give_the_counts_of_its_figure(visdrone: Path) -> None:
+    path = visdrone / "images" / "0000244_04400_d_0000010.jpg"
+    assert len(Tokenizer.paper(40, canvas="native", rank=0)(path)) == 1842
+    assert len(Tokenizer.paper(40, canvas="native")(path)) == 1500
+    # The padding of 540 rows to 576 counts.
+    assert Tokenizer.paper(40, canvas="native")(path).dense == 60 * 36
+
+
+def test_the_papers_rule_keeps_what_it_prints_of_single_pass(visdrone: Path) -> None:
+    frames = images_in(visdrone / "images")[::14]
+    for percentile, printed in ((10, 0.928), (40, 0.700), (80, 0.400)):
+        tokenizer = Tokenizer.paper(percentile, splitter="single_pass_strict")
+        assert np.mean([tokenizer(path).retained for path in frames]) == pytest.approx(printed, abs=0.003)
+    assert Tokenizer.calibrated("visdrone", 0.4, splitter="single_pass_strict").percentile == pytest.approx(80)
 
 
 @pytest.mark.parametrize(("percentile", "rank", "retained"), [(81.88, 0.0, 0.4), (74.82, 0.2, 0.4), (92.76, 0.2, 0.2)])

@@ -304,7 +304,7 @@ class Detector:
 
     def _prepared(self, pixels: Sequence[Pixels], reader: Tokenizer) -> list[Prepared]:
         started = time.perf_counter()
-        canvases = [self.fit(image, reader.canvas) for image in pixels]
+        canvases = [reader.pad(self.fit(image, reader.canvas)) for image in pixels]
         tokens = self._partition(canvases, reader)
         share = (time.perf_counter() - started) / max(len(pixels), 1)
         parts = zip(pixels, canvases, tokens, strict=True)
@@ -316,7 +316,7 @@ class Detector:
             return [reader.partition(canvas) for canvas in canvases]
         found = [reader.batch(self._pixels(canvas)[None])[0] for canvas in canvases]
         return [
-            replace(tokens, source_height=canvas.source_height, source_width=canvas.source_width)
+            replace(tokens, source_height=canvas.source_size[0], source_width=canvas.source_size[1])
             for tokens, canvas in zip(found, canvases, strict=True)
         ]
 

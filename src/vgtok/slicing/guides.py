@@ -43,7 +43,7 @@ def pixel_values(image: NDArray[np.uint8], layout: Layout, reader: Tokenizer = P
     pixels = CanvasPixels(canvas.image)
     scores = reader.score(pixels)
     splits = reader.split(scores, reader.structure(pixels), pixels.extent)
-    tokens = tokens_from_splits(splits, pixels.extent, (canvas.source_height, canvas.source_width))
+    tokens = tokens_from_splits(splits, pixels.extent, canvas.source_size)
     counted = (tokens.sizes == CELL) & (scores.fine[tokens.y // CELL, tokens.x // CELL] > 0)
     return _inside(tokens.source_boxes[counted], None, layout)
 

@@ -80,7 +80,7 @@ def partitions(canvas: Canvas, tokenizers: Iterable[Tokenizer]) -> Iterator[Toke
         if gate not in structures:
             structures[gate] = tokenizer.structure(frame)
         splits = tokenizer.split(scores[tokenizer.scorer], structures[gate], frame.extent)
-        yield tokens_from_splits(splits, frame.extent, (canvas.source_height, canvas.source_width))
+        yield tokens_from_splits(splits, frame.extent, canvas.source_size)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
 from numbers import Integral
@@ -110,7 +110,8 @@ class Canvas:
     """An image resized and padded for the tokenizer.
 
     `pixels` is (H, W, 3) uint8 RGB with H and W multiples of 64; the image fills its top-left `height` x `width`,
-    the rest is padding. `source_height` and `source_width` are the size of the original image.
+    the rest is padding. `source_height` and `source_width` are the size of the original image. `counted` padding is
+    read as if it were image.
     """
 
     pixels: NDArray[np.uint8]
@@ -118,16 +119,23 @@ class Canvas:
     width: int
     source_height: int
     source_width: int
+    counted: bool = False
 
     @cached_property
     def extent(self) -> Extent:
-        """The valid area, in pixels, cells and roots."""
-        return Extent(self.height, self.width)
+        """The area that is read, in pixels, cells and roots."""
+        return Extent(*self.image.shape[:2])
 
     @property
     def image(self) -> NDArray[np.uint8]:
-        """The valid pixels without padding, a (height, width, 3) view."""
-        return self.pixels[: self.height, : self.width]
+        """The pixels that are read, an (h, w, 3) view: without padding unless it is counted."""
+        return self.pixels if self.counted else self.pixels[: self.height, : self.width]
+
+    @property
+    def source_size(self) -> tuple[int, int]:
+        """Height and width of what is read, in source pixels: beyond the image where padding counts."""
+        rows, columns = self.image.shape[:2]
+        return round(rows * self.source_height / self.height), round(columns * self.source_width / self.width)
 
     def to_source(self, boxes: NDArray[np.generic]) -> NDArray[np.float64]:
         """Map (N, 4) x0 y0 x1 y1 boxes on the canvas to image coordinates, clipped to the image."""
@@ -193,3 +201,14 @@ def fit_canvas(image: NDArray[np.uint8], size: CanvasSize = DEFAULT_CANVAS) -> C
         pixels = np.zeros((*padded, 3), dtype=np.uint8)
         pixels[:height, :width] = image
     return Canvas(pixels, height, width, source_height, source_width)
+
+
+def reflect_padding(canvas: Canvas) -> Canvas:
+    """Fill the padding with the mirrored image and count it, as the paper's figure of the method does."""
+    below, right = (
+        whole - side for whole, side in zip(canvas.pixels.shape, (canvas.height, canvas.width), strict=False)
+    )
+    if not below and not right:
+        return canvas
+    pixels = np.pad(canvas.image, ((0, below), (0, right), (0, 0)), mode="reflect")
+    return replace(canvas, pixels=pixels, counted=True)

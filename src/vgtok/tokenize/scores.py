@@ -24,11 +24,16 @@ def top_hat_cells(pixels: CanvasPixels, width: int = max(TOP_HAT_WIDTHS)) -> Gri
     The largest width suffices: an opening by a larger square never exceeds one by a smaller square, so the maximum over
     5, 9 and 17 px in both polarities equals the 17-px response in every pixel.
     """
+    return _largest_response(pixels, pixels.luma, width)
+
+
+def _largest_response(pixels: CanvasPixels, luma: NDArray[Any], width: int) -> Grid:
+    """Return the largest response per cell to a square element, on (height, width) luma of any type."""
     element = np.ones((width, width), dtype=np.uint8)
 
-    def map_band(rows: slice) -> NDArray[np.uint16]:
-        band = pixels.luma[rows]
-        half_way, opened, closed = (scratch(name, band.shape, np.uint16) for name in ("half way", "opened", "closed"))
+    def map_band(rows: slice) -> NDArray[Any]:
+        band = luma[rows]
+        half_way, opened, closed = (scratch(name, band.shape, band.dtype) for name in ("half way", "opened", "closed"))
         cv2.erode(band, element, dst=half_way)
         cv2.dilate(half_way, element, dst=opened)
         cv2.dilate(band, element, dst=half_way)
@@ -43,6 +48,14 @@ def top_hat_cells(pixels: CanvasPixels, width: int = max(TOP_HAT_WIDTHS)) -> Gri
 def top_hat(pixels: CanvasPixels) -> Pyramid:
     """Multi-scale morphological top-hat: contrast to the surroundings. The default score."""
     return nest(top_hat_cells(pixels))
+
+
+def top_hat_float32(pixels: CanvasPixels) -> Pyramid:
+    """The top-hat on float32 luma, the paper's reading: its rounding breaks ties that exact luma leaves."""
+    red, green, blue = (pixels.rgb[..., channel].astype(np.float32) for channel in range(3))
+    # Term by term: a matrix product would round as the library behind it does.
+    luma = np.float32(0.299) * red + np.float32(0.587) * green + np.float32(0.114) * blue
+    return nest(_largest_response(pixels, luma, max(TOP_HAT_WIDTHS)))
 
 
 def lambda_min(pixels: CanvasPixels) -> Pyramid:
@@ -206,6 +219,7 @@ def entropy(pixels: CanvasPixels) -> Pyramid:
 
 SCORES: dict[str, Scorer] = {
     "tophat": top_hat,
+    "tophat_float32": top_hat_float32,
     "fused": fused,
     "compact": compact,
     "lambda_min": lambda_min,
@@ -216,7 +230,7 @@ SCORES: dict[str, Scorer] = {
     "laplacian": laplacian,
     "entropy": entropy,
 }
-"""Scores by name: the default, its fusion with lambda_min, the compact score, then the others of the paper."""
+"""Scores by name: the default, the paper's reading of it, its fusion with lambda_min, compact, the paper's others."""
 
 
 def _cell_blocks(pixels: CanvasPixels, values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -87,6 +87,15 @@ def single_pass(scores: Pyramid, extent: Extent, percentile: float) -> Nodes:
     return Nodes(middle, extent.valid(ROOT))
 
 
+def single_pass_strict(scores: Pyramid, extent: Extent, percentile: float) -> Nodes:
+    """Split into two scales by the paper's rule: 32-px nodes below the percentile of all of them stay whole.
+
+    Nodes that equal it split, so that ties keep more tokens than the share of `single_pass`.
+    """
+    threshold = percentile_threshold(valid_values(scores.middle, extent, NODE), percentile)
+    return Nodes(extent.valid(NODE) & (scores.middle >= threshold), extent.valid(ROOT))
+
+
 # The gate: busy nodes with the least structure stay whole.
 
 

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 
 import numpy as np
 
 from vgtok.defaults import DEFAULT_CANVAS
 from vgtok.errors import BudgetError, InputError
-from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, check_size, fit_canvas, read_image
+from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, check_size, fit_canvas, read_image, reflect_padding
 from vgtok.tokenize.count import exact_single_pass, exact_splits, target_count
 from vgtok.tokenize.geometry import CELL, NODE, ROOT, CanvasPixels, Extent, Pyramid
 from vgtok.tokenize.scores import SCORES, Scorer
@@ -22,6 +22,7 @@ from vgtok.tokenize.split import (
     gated_splits,
     single_pass,
     single_pass_percentile,
+    single_pass_strict,
 )
 from vgtok.tokenize.tokens import Tokens, tokens_from_splits
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 _Choice = TypeVar("_Choice")
 
+Splitter = Literal["quadtree", "single_pass", "single_pass_strict"]
+Padding = Literal["empty", "reflect"]
+
 SHIPPED_RANK = 0.20
 """Share of busy nodes the gate stops, as in the paper on all data sets."""
 
@@ -43,7 +47,8 @@ class Tokenizer:
 
     Give either `budget`, the exact share of the dense 16-px grid each image keeps, or `percentile`, the paper's
     threshold on the scores of the image. `rank` is the share of busy nodes the gate stops (0: no gate). `scorer`,
-    `gate` and `splitter` are names; the first two may also be functions. `canvas` is the size images are fitted to.
+    `gate` and `splitter` are names; the first two may also be functions. `canvas` is the size images are fitted to;
+    its padding to whole 64-px roots is `empty` and holds no tokens, or shows the image mirrored and counts.
 
     >>> tokens = Tokenizer(budget=0.40)("image.png")          # doctest: +SKIP
     >>> tokens.retained                                        # doctest: +SKIP
@@ -54,9 +59,10 @@ class Tokenizer:
     percentile: float | None = None
     rank: float = SHIPPED_RANK
     scorer: str | Scorer = "tophat"
-    splitter: Literal["quadtree", "single_pass"] = "quadtree"
+    splitter: Splitter = "quadtree"
     gate: str | Gate = "lambda_min"
     canvas: CanvasSize = DEFAULT_CANVAS
+    padding: Padding = "empty"
 
     def __post_init__(self) -> None:
         if (self.budget is None) == (self.percentile is None):
@@ -70,8 +76,14 @@ class Tokenizer:
             raise InputError(f"rank: {self.rank} is not from 0 (no gate) to below 1")
         _named(SCORES, self.scorer, "scorer")
         _named(GATES, self.gate, "gate")
-        if not isinstance(self.splitter, str) or self.splitter not in ("quadtree", "single_pass"):
-            raise InputError(f"splitter: '{self.splitter}' is not one of quadtree, single_pass")
+        for name, kinds in (("splitter", get_args(Splitter)), ("padding", get_args(Padding))):
+            if not isinstance(getattr(self, name), str) or getattr(self, name) not in kinds:
+                raise InputError(f"{name}: '{getattr(self, name)}' is not one of {', '.join(kinds)}")
+        if self.splitter == "single_pass_strict" and self.budget is not None:
+            raise BudgetError(
+                "splitter: 'single_pass_strict' keeps more where scores are equal and so holds no exact budget; use "
+                "percentile=, Tokenizer.calibrated or splitter='single_pass'"
+            )
         check_size(self.canvas)
         floor = (1 / 16) if self.splitter == "quadtree" else (1 / 4)
         if self.budget is not None and not floor <= self.budget <= 1.0:
@@ -101,12 +113,24 @@ class Tokenizer:
         if loaded.canvas is not None:
             settings.setdefault("canvas", loaded.canvas)
         reading = cls(percentile=0.0, **settings)
-        if reading.splitter == "single_pass":
+        if reading.splitter != "quadtree":
             return replace(reading, percentile=single_pass_percentile(budget))
         if not isinstance(reading.scorer, str):
             raise InputError("scorer: a retention table knows scorers by name; give one of your own budget= instead")
         loaded.check_reading(reading.gate if reading.gated else None, reading.canvas)
         return replace(reading, percentile=loaded.curve(reading.scorer, reading.rank).percentile_for(budget))
+
+    @classmethod
+    def paper(cls, percentile: float, **settings: Any) -> "Tokenizer":
+        """Return a tokenizer with the readings that give the figures the paper prints; the class has better ones.
+
+        They are float32 luma, lambda_min by a 5 px Sobel and a 33 px window, padding that mirrors the image and counts,
+        and with `splitter="single_pass_strict"` its rule for equal scores. Further settings are those of the class.
+
+        >>> Tokenizer.paper(74.82).gate
+        'lambda_min_auroc'
+        """
+        return cls(percentile=percentile, **{**PAPER_READING, **settings})
 
     @overload
     def __call__(
@@ -130,13 +154,17 @@ class Tokenizer:
 
     def to_canvas(self, image: ImageLike, *, value_range: tuple[float, float] | None = None) -> Canvas:
         """Read an image, fit it to the canvas and pad it."""
-        return fit_canvas(read_image(image, value_range), self.canvas)
+        return self.pad(fit_canvas(read_image(image, value_range), self.canvas))
+
+    def pad(self, canvas: Canvas) -> Canvas:
+        """Return a fitted canvas with the tokenizer's padding."""
+        return reflect_padding(canvas) if self.padding == "reflect" else canvas
 
     def partition(self, canvas: Canvas) -> Tokens:
         """Partition a canvas made by `to_canvas`."""
         pixels = CanvasPixels(canvas.image)
         splits = self.split(self.score(pixels), self.structure(pixels), pixels.extent)
-        return tokens_from_splits(splits, pixels.extent, (canvas.source_height, canvas.source_width))
+        return tokens_from_splits(splits, pixels.extent, canvas.source_size)
 
     def score(self, pixels: CanvasPixels) -> Pyramid:
         """Return the score of every cell, node and root."""
@@ -179,6 +207,8 @@ class Tokenizer:
         assert self.percentile is not None
         if self.splitter == "single_pass":
             return single_pass(scores, extent, self.percentile)
+        if self.splitter == "single_pass_strict":
+            return single_pass_strict(scores, extent, self.percentile)
         return gated_splits(busy_nodes(scores, extent, self.percentile), structure, self.rank)
 
 
@@ -213,6 +243,9 @@ def _named(registry: dict[str, _Choice], choice: str | _Choice, argument: str) -
         raise InputError(f"{argument}: '{choice}' is not one of {', '.join(registry)}")
     return registry[choice]
 
+
+PAPER_READING: dict[str, Any] = {"scorer": "tophat_float32", "gate": "lambda_min_auroc", "padding": "reflect"}
+"""Settings of `Tokenizer.paper`."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "single-pass": {"scorer": "tophat", "rank": 0.0, "splitter": "single_pass"},
