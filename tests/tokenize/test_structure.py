@@ -28,7 +28,8 @@ def reference(luma: np.ndarray, reading: Reading) -> np.ndarray:
 
     def windowed(values: np.ndarray) -> np.ndarray:
         reach = reading.window // 2
-        padded = np.pad(values, reach + reading.stride)[reading.stride :, reading.stride :]
+        mode = "reflect" if reading.mirrored else "constant"
+        padded = np.pad(values, reach + reading.stride, mode=mode)[reading.stride :, reading.stride :]
         windows = np.lib.stride_tricks.sliding_window_view(padded, (reading.window, reading.window))
         rows, columns = (-(-side // reading.stride) for side in values.shape)
         sums = windows[:: reading.stride, :: reading.stride][:rows, :columns].sum(axis=(2, 3))
