@@ -40,6 +40,10 @@ def test_the_public_release_fits_whole(released: dict[str, Tensor]) -> None:
     assert (converted.detector.canvas, converted.detector.budget) == ((2048, 1280), 1.0)
     model = converted.detector.model
     assert model.config.queries == 1500
+    # Coarse keys weigh as in the paper unless asked otherwise.
+    assert not model.config.encoder_config().proportional
+    asked = convert_co_detr(released, "released.pth", proportional=True).detector.model
+    assert asked.config.encoder_config().proportional
     # Nothing was left as built: every tensor of the model is one of the checkpoint's, and all of them are used.
     back = to_public(model.state_dict(), model.config.encoder_config())
     assert {name: t.shape for name, t in back.items()} == {name: t.shape for name, t in released.items()}

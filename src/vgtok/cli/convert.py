@@ -123,20 +123,45 @@ def co_detr(
         str | None,
         typer.Option(help="Classes as 'a,b,c' or a text file; re-initializes the classifier if their number differs."),
     ] = None,
+    proportional: Annotated[
+        bool,
+        typer.Option(
+            "--proportional", help="Weigh coarse tokens in attention by the cells they cover; the paper does not."
+        ),
+    ] = False,
     inference: Annotated[bool, typer.Option("--inference", help="Leave out the auxiliary training heads.")] = False,
     half: Annotated[bool, typer.Option("--half", help="Store the weights in fp16.")] = False,
     json_: options.Json = False,
 ) -> None:
     """Convert a Co-DETR checkpoint to a saved model, or back; every tensor must match."""
     if source.is_dir():
-        if names is not None or inference or half:
-            raise InputError(f"{source}: --names, --inference and --half go with a checkpoint file, not with a folder")
+        if names is not None or proportional or inference or half:
+            raise InputError(
+                f"{source}: --names, --proportional, --inference and --half go with a checkpoint file, not with a folder"
+            )
         _to_checkpoint(source, out, json_=json_)
     else:
-        _to_folder(source, out, _class_names(names), inference=inference, half=half, json_=json_)
+        _to_folder(
+            source,
+            out,
+            _class_names(names),
+            proportional=proportional,
+            inference=inference,
+            half=half,
+            json_=json_,
+        )
 
 
-def _to_folder(source: Path, out: Path, names: list[str] | None, *, inference: bool, half: bool, json_: bool) -> None:
+def _to_folder(
+    source: Path,
+    out: Path,
+    names: list[str] | None,
+    *,
+    proportional: bool,
+    inference: bool,
+    half: bool,
+    json_: bool,
+) -> None:
     from vgtok.detect.checkpoint import convert_co_detr
     from vgtok.detect.saving import save_detector
     from vgtok.encode.loading import read_state
@@ -144,7 +169,7 @@ def _to_folder(source: Path, out: Path, names: list[str] | None, *, inference: b
     if out.is_file():
         raise InputError(f"{out}: is a file; a model is written to a folder")
     with Console(stderr=True).status("converting"):
-        converted = convert_co_detr(read_state(source), str(source), names)
+        converted = convert_co_detr(read_state(source), str(source), names, proportional=proportional)
         save_detector(converted.detector, out, auxiliary=() if inference else None, half=half)
     document = {
         "model": str(out),

@@ -30,10 +30,10 @@ LICENSE = (
 
 _RELEASED = replace(
     DETECTORS["co-detr-eva02-large"],
-    encoder_overrides={"fusion": (), "grid_multiple": 2},
+    encoder_overrides={"fusion": (), "grid_multiple": 2, "proportional": False},
     atss_suppression="soft",
 )
-"""The public release: no fusion of coarse tokens, and images padded to a multiple of 32 px."""
+"""The public release: no fusion of coarse tokens, images padded to a multiple of 32 px, attention as in the paper."""
 
 _CANVAS = (2048, 1280)
 """The canvas the release is evaluated at."""
@@ -82,15 +82,20 @@ def convert_co_detr(
     origin: str,
     names: Sequence[str] | None = None,
     like: DetectorConfig = _RELEASED,
+    *,
+    proportional: bool = False,
 ) -> Conversion:
     """Convert a state dict in the public layout to a detector; errors call it `origin`.
 
     `names` are the classes. If they are as many as the checkpoint's they rename those; if not, the tensors shaped by
-    the number of classes are re-initialized. `like` is the configuration, up to its classes. The default budget of the
-    detector is 1, as no released checkpoint was trained on coarse tokens.
+    the number of classes are re-initialized. `like` is the configuration, up to its classes. With `proportional` a
+    coarse token weighs in attention as many keys as the cells it covers, which the paper's does not; at budget 1 there
+    is no difference. The default budget of the detector is 1, as no released checkpoint was trained on coarse tokens.
     """
     public = {name: tensor for name, tensor in state.items() if not _IGNORED.fullmatch(name)}
     config = _config_of(public, like)
+    if proportional:
+        config = replace(config, encoder_overrides={**config.encoder_overrides, "proportional": True})
     if config.classes == _LVIS_CLASSES:
         raise InputError(
             f"{origin}: a Co-DETR checkpoint for LVIS ({_LVIS_CLASSES} classes), which this library cannot run: its "
