@@ -137,7 +137,7 @@ def co_detr(
     if source.is_dir():
         if names is not None or proportional or inference or half:
             raise InputError(
-                f"{source}: --names, --proportional, --inference and --half go with a checkpoint file, not with a folder"
+                f"{source}: --names, --proportional, --inference and --half go with a checkpoint file, not a folder"
             )
         _to_checkpoint(source, out, json_=json_)
     else:
