@@ -8,7 +8,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -138,25 +138,17 @@ def _read(job: _Job, reader: Reader) -> None:
     layout = lay_out(pixels.shape[:2], TILE, OVERLAP, FINE)
     frame = resized(pixels, FINE)
     answers = [reader(resized(pixels, COARSE)), *(reader(layout.cut(frame, tile)) for tile in range(len(layout)))]
-    buffer = io.BytesIO()
-    np.savez_compressed(
-        buffer,
-        boxes=np.concatenate([one.boxes for one in answers]).astype(np.float32),
-        scores=np.concatenate([one.scores for one in answers]).astype(np.float32),
-        labels=np.concatenate([one.labels for one in answers]).astype(np.int16),
-        counts=np.array([len(one.scores) for one in answers]),
-        tokens=pixel_values(pixels, layout),
-        size=np.array(pixels.shape[:2]),
-    )
-    write_bytes(job.folder / f"{image_digest(job.path)}.npz", buffer.getvalue())
+    more = {"tokens": pixel_values(pixels, layout), "size": np.array(pixels.shape[:2])}
+    store_answers(job.folder / f"{image_digest(job.path)}.npz", answers, more)
 
 
 def _read_in_process(job: _Job) -> None:
-    _read(job, _opened(job.model, job.identity))
+    _read(job, opened_reader(job.model, job.identity))
 
 
 @cache
-def _opened(model: str, expected: str) -> Reader:
+def opened_reader(model: str, expected: str) -> Reader:
+    """Return the reader of this process, on one thread; raise InputError if it is not the expected one."""
     reader = Reader(model, threads=1)
     if reader.identity != expected:
         raise InputError(f"--model: '{model}' changed while the study ran; run it again")
@@ -165,16 +157,43 @@ def _opened(model: str, expected: str) -> Reader:
 
 def _stored(place: Path) -> Frame | None:
     """Return the looks in a file; None if it is missing or damaged."""
+    read = stored_answers(place)
+    if read is None:
+        return None
+    answers, more = read
+    try:
+        height, width = more["size"].tolist()
+        frame = Frame((height, width), answers[0], tuple(answers[1:]), more["tokens"])
+        return frame if len(frame.tiles) == len(frame.layout) else None
+    except (ValueError, KeyError, IndexError):
+        return None
+
+
+def store_answers(place: Path, answers: Sequence[Answer], more: Mapping[str, NDArray[Any]]) -> None:
+    """Write answers and further arrays to a file, completely or not at all."""
+    arrays: dict[str, Any] = {
+        "boxes": np.concatenate([one.boxes for one in answers]).astype(np.float32),
+        "scores": np.concatenate([one.scores for one in answers]).astype(np.float32),
+        "labels": np.concatenate([one.labels for one in answers]).astype(np.int16),
+        "counts": np.array([len(one.scores) for one in answers]),
+        **more,
+    }
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    write_bytes(place, buffer.getvalue())
+
+
+def stored_answers(place: Path) -> tuple[list[Answer], dict[str, NDArray[Any]]] | None:
+    """Return the answers and arrays in a file; None if it is missing or damaged."""
     try:
         # Read from memory: numpy leaves the file of a damaged archive open.
         with np.load(io.BytesIO(place.read_bytes()), allow_pickle=False) as arrays:
-            boxes, scores, labels = arrays["boxes"], arrays["scores"], arrays["labels"]
-            ends = np.cumsum(arrays["counts"])
-            tokens, size = arrays["tokens"], arrays["size"].tolist()
+            held = dict(arrays)
+        boxes, scores, labels = (held.pop(name) for name in ("boxes", "scores", "labels"))
+        ends = np.cumsum(held.pop("counts"))
+        if not ends[-1] == len(boxes) == len(scores) == len(labels):
+            return None
         parts = zip(*(np.split(part, ends[:-1]) for part in (boxes, scores, labels)), strict=True)
-        answers = [Answer(b.astype(np.float64), s.astype(np.float64), k.astype(np.int64)) for b, s, k in parts]
-        frame = Frame((size[0], size[1]), answers[0], tuple(answers[1:]), tokens)
-        whole = ends[-1] == len(boxes) == len(scores) == len(labels) and len(frame.tiles) == len(frame.layout)
+        return [Answer(b.astype(np.float64), s.astype(np.float64), k.astype(np.int64)) for b, s, k in parts], held
     except (OSError, ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile, zlib.error):
         return None
-    return frame if whole else None

@@ -98,7 +98,7 @@ def slicer(inputs: Inputs) -> Result:
     readers = {model: Reader(model) for model in inputs.models or (DEFAULT_MODEL,)}
     for model, reader in readers.items():
         others = {name for other in readers.values() if other is not reader for name in other.names}
-        mapped = _mapped(parse_class_map(inputs.class_map), others - set(reader.names))
+        mapped = map_without(parse_class_map(inputs.class_map), others - set(reader.names))
         labels = label_map(reader.names, dataset.names, mapped)
         if (labels < 0).all():
             raise InputError(f"--model: '{model}' knows none of the classes of {dataset.name}; map some with --map")
@@ -117,7 +117,7 @@ def slicer(inputs: Inputs) -> Result:
     )
 
 
-def _mapped(class_map: ClassMap, foreign: set[str]) -> ClassMap:
+def map_without(class_map: ClassMap, foreign: set[str]) -> ClassMap:
     """Leave out classes that only other models of the run have."""
     kept = {name: [member for member in members if member not in foreign] for name, members in class_map.items()}
     return {name: members for name, members in kept.items() if members}
