@@ -231,11 +231,11 @@ def _detect(
     by_canvas: dict[object, list[Tokenizer]] = {}
     for reader in readers:
         if isinstance(reader, Tokenizer):
-            by_canvas.setdefault(reader.canvas, []).append(reader)
+            by_canvas.setdefault((reader.canvas, reader.padding), []).append(reader)
         else:
             yield reader, reader(detector, pixels, store.max_detections, store.head)
     for tokenizers in by_canvas.values():
-        canvas = detector.fit(pixels, tokenizers[0].canvas)
+        canvas = tokenizers[0].pad(detector.fit(pixels, tokenizers[0].canvas))
         for tokenizer, tokens in zip(tokenizers, partitions(canvas, tokenizers), strict=True):
             started = time.perf_counter()
             result = detector.on_canvas(pixels, canvas, tokens, max_detections=store.max_detections, head=store.head)

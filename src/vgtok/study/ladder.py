@@ -5,20 +5,26 @@ compared with its control at the same budget and with what the paper prints of i
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from vgtok.data.subset import evenly_spaced
 from vgtok.study.accuracy import Measured, Trial, open_trial, share_of, signed, verdict
 from vgtok.study.budgets import PERCENTILES
 from vgtok.study.cells import Reader
 from vgtok.study.paper import (
     BUDGETS,
+    COMPACT,
     DENSE,
     FUSED,
     FUSED_GATED,
     GATED,
+    GATED_33,
     QUADTREES,
     RANDOM,
+    RANDOM_GATE,
+    SCORE_GATE,
     SINGLE_PASS,
     SINGLE_PASS_RUNGS,
     TOP_HAT,
@@ -36,40 +42,78 @@ Point = tuple[str, float]
 """A tokenizer and its budget; of Single-pass its percentile."""
 
 _DENSE_POINT: Point = (DENSE, 1.0)
-_CONTROL = {GATED: TOP_HAT, FUSED: TOP_HAT, FUSED_GATED: FUSED, RANDOM: GATED}
+_CONTROL = {
+    GATED: TOP_HAT,
+    GATED_33: TOP_HAT,
+    SCORE_GATE: TOP_HAT,
+    RANDOM_GATE: TOP_HAT,
+    FUSED: TOP_HAT,
+    COMPACT: GATED,
+    FUSED_GATED: FUSED,
+    RANDOM: GATED,
+}
 """The control of a tokenizer at its own budget; of Top-hat it is Single-pass where both have the budget."""
 
 _SHARED = {0.70: 40, 0.40: 80}
 """Budgets that Single-pass reaches at one of its percentiles."""
+
+_DECISIVE = (0.40, 0.20)
+"""Budgets measured on all images; the others, where tokenizers hardly differ, on a part of them."""
+
+_PART = 200
+_LADDER = (*QUADTREES, COMPACT, RANDOM)
+_GATES = (GATED_33, SCORE_GATE, RANDOM_GATE)
+"""Other gates, measured at the decisive budgets."""
+
+Group = tuple[Trial, dict[Point, Measured]]
+"""Points measured on the same images."""
 
 
 def ladder(inputs: Inputs) -> Result:
     """Measure every point and compare each with its control at the same budget."""
     trial = open_trial(inputs)
     small = trial.small
-    cells = trial.measure(_readers(trial, (*QUADTREES, RANDOM)), "ladder")
-    rows = [_row(trial, point, cells) for point in cells]
-    in_small_band = [
-        {"tokenizer": point[0], "at": point[1], **cell.versus(_control(point)[0], cells[_control(point)], small)}
-        for point, cell in cells.items()
-    ]
+    groups = _measured(trial, _LADDER, _GATES, "ladder")
+    rows = [_row(part, point, cells) for part, cells in groups for point in cells]
     panels = []
     for metric in ("AP", small):
         lines = []
-        for number, name in enumerate((SINGLE_PASS, *QUADTREES, RANDOM)):
+        for number, name in enumerate((SINGLE_PASS, *_LADDER)):
             own = [rows[0], *(row for row in rows if row["tokenizer"] == name)]
+            own.sort(key=lambda row: -float(row["retained"]))
             style = "o--" if name == RANDOM else "o-"
             shares, values = [row["retained"] for row in own], [row[metric] for row in own]
             lines.append(Line(shares, values, name, number, style, looks={"markersize": 3.5}))
         panels.append(Panel(lines, {"xlabel": "share of the dense grid", "ylabel": metric, "ylim": (0, None)}))
-    return trial.result(rows, _orderings(trial, cells), line_plot(*panels), also={"small_band": in_small_band})
+    differences = [row for part, cells in groups for point in cells for row in _differences(part, point, cells)]
+    notes = [*_orderings(trial, _merged(groups)), *_part_note(groups)]
+    return trial.result(rows, notes, line_plot(*panels), also={"differences": differences})
 
 
-def _readers(trial: Trial, names: tuple[str, ...]) -> dict[Point, Reader]:
-    """Return the dense point, Single-pass at its percentiles, and the other tokenizers at the five budgets."""
-    readers: dict[Point, Reader] = {_DENSE_POINT: trial.tokenizer(DENSE)}
-    readers |= {(SINGLE_PASS, float(p)): trial.single_pass(p) for p in PERCENTILES}
-    return readers | {(name, budget): trial.tokenizer(name, budget) for name in names for budget in BUDGETS}
+def _measured(trial: Trial, names: tuple[str, ...], decisive: tuple[str, ...], label: str) -> list[Group]:
+    """Measure the dense point and the decisive budgets on all images, the other budgets and rungs on a part of them."""
+    dense: dict[Point, Reader] = {_DENSE_POINT: trial.tokenizer(DENSE)}
+    rung = float(_SHARED[0.40])
+    first: dict[Point, Reader] = {(SINGLE_PASS, rung): trial.single_pass(rung)}
+    first |= {(name, budget): trial.tokenizer(name, budget) for name in (*names, *decisive) for budget in _DECISIVE}
+    rest: dict[Point, Reader] = {(SINGLE_PASS, float(p)): trial.single_pass(p) for p in PERCENTILES if p != rung}
+    rest |= {(name, at): trial.tokenizer(name, at) for name in names for at in BUDGETS if at not in _DECISIVE}
+    if len(trial.dataset.images) <= _PART:
+        return [(trial, trial.measure({**dense, **first, **rest}, label))]
+    part = replace(trial, dataset=evenly_spaced(trial.dataset, _PART))
+    return [(trial, trial.measure({**dense, **first}, label)), (part, part.measure({**dense, **rest}, label))]
+
+
+def _merged(groups: list[Group]) -> dict[Point, Measured]:
+    """Return all points; of the dense one, which every group has, that on all images."""
+    return {point: cell for _, cells in reversed(groups) for point, cell in cells.items()}
+
+
+def _part_note(groups: list[Group]) -> list[str]:
+    if len(groups) == 1:
+        return []
+    part = len(groups[1][0].dataset.images)
+    return [f"budgets other than 40 and 20% on {part} images, evenly spread; their differences to dense on the same"]
 
 
 def _row(trial: Trial, point: Point, cells: dict[Point, Measured]) -> Row:
@@ -79,7 +123,21 @@ def _row(trial: Trial, point: Point, cells: dict[Point, Measured]) -> Row:
     printed = _paper(trial.dataset.name, point)
     control = _control(point)
     row = cells[point].row(about, metrics, {metric: printed.get(metric) for metric in metrics})
-    return row | cells[point].versus(control[0], cells[control])
+    return {**row, "images": len(trial.dataset.images), **cells[point].versus(control[0], cells[control])}
+
+
+def _differences(trial: Trial, point: Point, cells: dict[Point, Measured]) -> Iterator[Row]:
+    """Yield the differences of a point to random, to Top-hat and to dense, with their paired intervals."""
+    name, at = point
+    budget = next((b for b, rung in _SHARED.items() if rung == at), None) if name == SINGLE_PASS else at
+    others: list[tuple[str, float | None]] = [(RANDOM, budget), (TOP_HAT, budget), _DENSE_POINT]
+    for other in others:
+        if other == point or other not in cells:
+            continue
+        for metric in ("AP", trial.small):
+            row = cells[point].versus(other[0], cells[other], metric)
+            significant = row["low"] is not None and (row["low"] > 0 or row["high"] < 0)
+            yield {"tokenizer": name, "at": at, "metric": metric, **row, "significant": significant}
 
 
 def _paper(data: str, point: Point) -> Printed:
@@ -123,6 +181,11 @@ def _orderings(trial: Trial, cells: dict[Point, Measured]) -> Iterator[str]:
     yield f"dense AP {_points(dense['AP'])}, {small} {_points(dense[small])}; at 40% Top-hat + gate keeps " + share_of(
         cells[GATED, 0.40], dense
     )
+    for budget in _DECISIVE:
+        for name, control in ((GATED, GATED_33), (GATED, SCORE_GATE), (GATED, RANDOM_GATE), (COMPACT, GATED)):
+            gains = (cells[name, budget].minus(cells[control, budget], metric) for metric in ("AP", small))
+            of_all, of_small = (verdict(*gain) for gain in gains)
+            yield f"{name} over {control} at {budget:.0%}: AP {of_all}; {small} {of_small}"
     at_40 = [(name, at) for name, at in cells if at == (_SHARED[0.40] if name == SINGLE_PASS else 0.40)]
     ranked = sorted((cells[point]["AP"] or 0.0, point[0]) for point in at_40)
     yield "AP at 40%: " + " < ".join(f"{name} {value:.2f}" for value, name in ranked)
@@ -143,7 +206,7 @@ _TRAINED_DENSE = {"AP": 48.14, "APS": 39.53}
 def pareto(inputs: Inputs) -> Result:
     """Measure the three tokenizers of the figure along their budgets, beside the trained, zero-shot and published."""
     trial = open_trial(inputs)
-    cells = trial.measure(_readers(trial, (TOP_HAT, GATED)), "pareto")
+    cells = _merged(_measured(trial, (TOP_HAT, GATED), (), "pareto"))
     rows = _paper_rows()
     rows += [
         _point("measured", name, cell.retained, cell["AP"], cell.evaluation.metrics.get("APS"))

@@ -14,6 +14,9 @@ GATED = "Top-hat + gate"
 FUSED = "Top-hat (+) lambda"
 FUSED_GATED = "Top-hat (+) lambda + gate"
 COMPACT = "Compact"
+GATED_33 = "Top-hat + gate, 33 px"
+SCORE_GATE = "Top-hat + score as gate"
+RANDOM_GATE = "Top-hat + random gate"
 RANDOM = "random"
 QUADTREES = (TOP_HAT, GATED, FUSED, FUSED_GATED)
 

@@ -12,10 +12,23 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from vgtok.study.paper import COMPACT, DENSE, FUSED, FUSED_GATED, GATED, RANDOM, SINGLE_PASS, TOP_HAT
+from vgtok.study.paper import (
+    COMPACT,
+    DENSE,
+    FUSED,
+    FUSED_GATED,
+    GATED,
+    GATED_33,
+    RANDOM,
+    RANDOM_GATE,
+    SCORE_GATE,
+    SINGLE_PASS,
+    TOP_HAT,
+)
 from vgtok.study.result import Inputs
 from vgtok.tokenize.canvas import Canvas
 from vgtok.tokenize.geometry import CELL, CanvasPixels, Pyramid, nest
+from vgtok.tokenize.scores import top_hat
 from vgtok.tokenize.split import Structure
 from vgtok.tokenize.tokenizer import PRESETS, Tokenizer
 from vgtok.tokenize.tokens import Tokens, tokens_from_splits
@@ -43,6 +56,15 @@ class RandomGate:
         return Structure(*nest(cells)[1:])
 
 
+@dataclass(frozen=True)
+class ScoreGate:
+    """The other control of the gate: the score itself, so that the least busy of the busy nodes stop."""
+
+    def __call__(self, frame: CanvasPixels) -> Structure:
+        """Return the top-hat score of nodes and roots."""
+        return Structure(*top_hat(frame)[1:])
+
+
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     DENSE: PRESETS["top-hat"],
     SINGLE_PASS: PRESETS["single-pass"],
@@ -51,6 +73,9 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     FUSED: {**PRESETS["top-hat"], "scorer": "fused"},
     FUSED_GATED: {**PRESETS["top-hat+gate"], "scorer": "fused"},
     COMPACT: PRESETS["compact"],
+    GATED_33: {**PRESETS["top-hat+gate"], "gate": "lambda_min_auroc"},
+    SCORE_GATE: {**PRESETS["top-hat+gate"], "gate": ScoreGate()},
+    RANDOM_GATE: {**PRESETS["top-hat+gate"], "gate": RandomGate(0)},
     RANDOM: {**PRESETS["top-hat"], "scorer": RandomScore()},
 }
 """Scorer, rank and splitter of every tokenizer, by the name results use."""
