@@ -82,3 +82,24 @@ def test_ctrl_c_says_what_is_kept(in_process: Run, data: str, tmp_path: Path, mo
         assert code == 130
         assert "interrupted: " in err
         assert said in err
+
+
+def test_all_runs_what_is_not_done_and_goes_on_after_a_study_that_cannot_run(
+    in_process: Run, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vgtok.cli.study.STUDIES", ("exact", "auroc", "overfit", "seeds"))
+    words = ("--limit", 2, "--workers", 1, "--out", tmp_path, "--json")
+
+    def states_of(source: str) -> tuple[int, dict[str, str]]:
+        code, out, _ = in_process("study", "all", "--data", source, *words)
+        return code, {row["study"]: row["state"] for row in json.loads(out)["studies"]}
+
+    code, states = states_of(data)
+    # What trains is left out.
+    assert (code, states) == (0, dict.fromkeys(("exact", "auroc", "seeds"), "done"))
+    assert json.loads((tmp_path / "exact.json").read_text())["images"] == 2
+    assert states_of(data) == (0, dict.fromkeys(("exact", "auroc", "seeds"), "done before"))
+    code, states = states_of("visdrone:nowhere")
+    assert code == 1
+    assert "nowhere" in states["exact"]
+    assert states["seeds"] == "done before"

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -25,7 +25,7 @@ from vgtok.cli.wide_tables import fitting_tables
 from vgtok.data.dataset import AnnotatedDataset
 from vgtok.data.subset import evenly_spaced
 from vgtok.errors import InputError
-from vgtok.files import write_bytes, write_text
+from vgtok.files import read_json, write_bytes, write_text
 from vgtok.parallel import Mapper, default_workers
 from vgtok.runs import RUNS
 from vgtok.show.tables import results_page
@@ -44,13 +44,18 @@ from vgtok.study.registry import (
 )
 from vgtok.study.result import Inputs, Result, Row, Study
 
+_ALL = "all"
 _NOT_BY_FRAME = frozenset({"teaser", "method", "fidelity", "overfit", "grid", "seeds"})
 """Studies that draw one frame, train, or print what the paper has."""
 
 
 def study(
     name: Annotated[
-        str | None, typer.Argument(help="Study to run; lists all if omitted.", autocompletion=lambda: list(STUDIES))
+        str | None,
+        typer.Argument(
+            help="Study to run, or 'all' that train nothing; lists them if omitted.",
+            autocompletion=lambda: [*STUDIES, _ALL],
+        ),
     ] = None,
     data: Annotated[
         str | None,
@@ -99,28 +104,43 @@ def study(
         return
     # Silence the memory profiler; it reads this variable at import.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    chosen = load_study(name)
     cluster = engine_from(engine, model_worker, address=address, worker=worker)
-    if cluster is not None and name in _NOT_BY_FRAME:
-        raise InputError(f"--engine ray: study '{name}' is not computed frame by frame; run it with --engine local")
     mapper: Mapper | None = None
     if cluster is not None:
         from vgtok.scale.mapping import map_on_cluster
 
         mapper = partial(map_on_cluster, engine=replace(cluster, workers=workers))
-    given = {
+    asked = {
         "data": data,
         "frame": frame,
         "model": model,
         "limit": limit,
-        "head": head,
+        "head": head.value if head else None,
         "device": device,
         "dtype": dtype,
         "map": map_,
     }
-    _check_options(chosen, [option for option, value in given.items() if value])
+    if name == _ALL:
+        _run_all(asked, out, workers, mapper, json_=json_)
+        return
+    chosen = load_study(name)
+    if mapper is not None and name in _NOT_BY_FRAME:
+        raise InputError(f"--engine ray: study '{name}' is not computed frame by frame; run it with --engine local")
+    _check_options(chosen, [option for option, value in asked.items() if value])
+    document, result, written = _run(chosen, asked, out, workers, mapper)
+    if json_:
+        print(json.dumps(document))
+    else:
+        _print(chosen, result, written)
+
+
+def _run(
+    chosen: Study, asked: Mapping[str, Any], out: Path, workers: int | None, mapper: Mapper | None
+) -> tuple[dict[str, Any], Result, list[Path]]:
+    """Run one study by the options asked for, write its files, and return its document too."""
+    data, frame, limit = asked["data"], asked["frame"], asked["limit"]
     # With an image of the user's own no data set is opened, unless one is named.
-    dataset = named_dataset(data, data_kinds(name)) if data or not frame else None
+    dataset = named_dataset(data, data_kinds(chosen.name)) if data or not frame else None
     if dataset is not None and limit is not None and "model" not in chosen.takes:
         # Studies of the tokenizer ask no more of a part than a folder of images has.
         dataset = evenly_spaced(cast(AnnotatedDataset, dataset), limit)
@@ -129,12 +149,12 @@ def study(
         workers or default_workers(),
         frame,
         out,
-        tuple(model or ()),
+        tuple(asked["model"] or ()),
         limit,
-        head.value if head else None,
-        device or "auto",
-        dtype or "float32",
-        tuple(map_ or ()),
+        asked["head"],
+        asked["device"] or "auto",
+        asked["dtype"] or "float32",
+        tuple(asked["map"] or ()),
         mapper,
     )
 
@@ -152,16 +172,65 @@ def study(
         "images": result.read.images if result.read else None,
         "ran_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "vgtok": __version__,
+        "asked": _identity(chosen, asked),
         "rows": list(result.rows),
         "paper_only": list(result.paper_only),
         "notes": list(result.notes),
         **result.also,
     }
-    written = _write(document, result, out)
+    return document, result, _write(document, result, out)
+
+
+def _run_all(asked: Mapping[str, Any], out: Path, workers: int | None, mapper: Mapper | None, *, json_: bool) -> None:
+    """Run every study that trains nothing; leave out those whose files in `out` have the same settings and code."""
+    console = Console(stderr=json_, highlight=False, soft_wrap=True)
+    rows: list[dict[str, Any]] = []
+    for name in STUDIES:
+        chosen = load_study(name)
+        if chosen.frames == 0:
+            continue
+        # A smaller number of images asked for wins over the usual one of a study.
+        limits = [limit for limit in (asked["limit"], chosen.frames) if limit is not None]
+        own = {option: value if option in chosen.takes else None for option, value in asked.items()}
+        if not {"head", "map"} & set(chosen.takes):
+            # It takes an encoder, not the detector of the others.
+            own["model"] = None
+        own["limit"] = min(limits) if limits and "limit" in chosen.takes else None
+        elsewhere = None if name in _NOT_BY_FRAME else mapper
+        try:
+            if _finished(out / f"{name}.json", _identity(chosen, own)):
+                state = "done before"
+            else:
+                console.print(f"[bold]{name}[/]: {escape(chosen.title)}")
+                _run(chosen, own, out, workers, elsewhere)
+                state = "done"
+        except InputError as error:
+            state = str(error)
+        console.print(f"{name}: {escape(state)}")
+        rows.append({"study": name, "state": state})
     if json_:
-        print(json.dumps(document))
+        print(json.dumps({"out": str(out), "studies": rows}))
     else:
-        _print(chosen, result, written)
+        console.print(f"all tables: {escape(str(out / 'README.md'))}")
+    if any(row["state"] not in ("done", "done before") for row in rows):
+        raise typer.Exit(1)
+
+
+def _identity(chosen: Study, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the result of a study follows from: its options, and the code from pixels to tables."""
+    from vgtok.study.cells import code_digest
+
+    options_ = {option: value for option, value in asked.items() if value is not None and option != "device"}
+    return {**options_, "code": code_digest(("tokenize", "encode", "detect", "evaluate", "slicing", "study"))[:16]}
+
+
+def _finished(path: Path, identity: Mapping[str, Any]) -> bool:
+    """Return whether a file holds the result of a study with this identity."""
+    try:
+        document = read_json(path)
+    except InputError:
+        return False
+    return isinstance(document, dict) and document.get("asked") == json.loads(json.dumps(identity))
 
 
 def _results_folder() -> Path:

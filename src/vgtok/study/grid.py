@@ -359,6 +359,7 @@ STUDIES = (
         "floor",
         grid,
         takes=("limit",),
+        frames=0,
     ),
     Study("seeds", "Table A10: seed replicates and the seed floor", seeds, takes=()),
 )

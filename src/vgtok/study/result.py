@@ -236,7 +236,8 @@ DETECTS: tuple[Option, ...] = ("data", "model", "limit", "head", "device", "dtyp
 class Study:
     """A command of `vgtok study`; `takes` names its options, others are refused.
 
-    `keeps` is False for one that leaves nothing to resume from though it runs a model.
+    `keeps` is False for one that leaves nothing to resume from though it runs a model. `frames` is the number of images
+    `vgtok study all` gives it [default: all]; 0 leaves it out.
     """
 
     name: str
@@ -244,6 +245,7 @@ class Study:
     run: Callable[[Inputs], Result]
     takes: tuple[Option, ...] = ("data", "limit")
     keeps: bool = True
+    frames: int | None = None
 
     @property
     def resumes(self) -> bool:

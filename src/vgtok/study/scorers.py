@@ -139,6 +139,6 @@ def _rank_panel(rows: list[Row], budget: float) -> Panel:
 
 
 STUDIES = (
-    Study("scorers", "Table A2: eight pixel scores at 70% under Single-pass", scorers, takes=DETECTS),
-    Study("rank", "Table A9: gate rank at three matched budgets", rank, takes=DETECTS),
+    Study("scorers", "Table A2: eight pixel scores at 70% under Single-pass", scorers, takes=DETECTS, frames=200),
+    Study("rank", "Table A9: gate rank at three matched budgets", rank, takes=DETECTS, frames=200),
 )

@@ -110,4 +110,6 @@ def repeats(mistakes: Mistakes) -> NDArray[np.bool_]:
     return result
 
 
-STUDIES = (Study("seams", "Frames read by windows against whole frames, the same weights", seams, takes=DETECTS),)
+STUDIES = (
+    Study("seams", "Frames read by windows against whole frames, the same weights", seams, takes=DETECTS, frames=100),
+)

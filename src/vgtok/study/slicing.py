@@ -167,4 +167,4 @@ def _overlaps(length: int, tile: int, overlap: int) -> NDArray[np.float64]:
     return np.array([(after, before + tile) for before, after in pairwise(starts)], dtype=float)
 
 
-STUDIES = (Study("slicing", "Whole frames against slicing, the same weights", slicing, takes=DETECTS),)
+STUDIES = (Study("slicing", "Whole frames against slicing, the same weights", slicing, takes=DETECTS, frames=100),)

@@ -245,6 +245,6 @@ def _learning(logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Draw:
 
 
 STUDIES = (
-    Study("dense-epochs", "Fig. A1: the dense model along its training", dense_epochs, takes=DETECTS),
-    Study("overfit", "co-detr-vit-tiny on eight scenes, with and without auxiliary heads", overfit, takes=()),
+    Study("dense-epochs", "Fig. A1: the dense model along its training", dense_epochs, takes=DETECTS, frames=0),
+    Study("overfit", "co-detr-vit-tiny on eight scenes, with and without auxiliary heads", overfit, takes=(), frames=0),
 )
