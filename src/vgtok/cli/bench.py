@@ -145,7 +145,8 @@ def speedup(
     console.print("over dense: all tokens in the same precision; over plain: all tokens, float32, modules as trained")
     if cost.large_peak_mb is not None:
         console.print(
-            f"peak memory of a process at 8192 x 4608: {cost.large_peak_mb:.0f} MB, with weights and libraries"
+            f"peak memory of a process at 8192 x 4608, with weights and libraries: {cost.large_peak_mb:.0f} MB by "
+            f"windows, {cost.large_whole_peak_mb:.0f} MB read whole"
         )
 
 
