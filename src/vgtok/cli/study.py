@@ -28,6 +28,7 @@ from vgtok.errors import InputError
 from vgtok.files import read_json, write_bytes, write_text
 from vgtok.parallel import Mapper, default_workers
 from vgtok.runs import RUNS
+from vgtok.show.claims import claims_page
 from vgtok.show.tables import results_page
 from vgtok.study.registry import (
     DATA,
@@ -271,6 +272,7 @@ def _write(document: dict[str, Any], result: Result, out: Path) -> list[Path]:
         paths.append(out / f"{label}.png")
         write_bytes(paths[-1], buffer.getvalue())
     write_text(out / "README.md", results_page(out))
+    write_text(out / "claims.md", claims_page(out))
     return paths
 
 
