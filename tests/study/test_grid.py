@@ -7,13 +7,20 @@ from pathlib import Path
 import pytest
 
 from tests.train.small import small_recipe
+from vgtok import InputError
 from vgtok.cli import main
+from vgtok.data.convert import write_rendered
+from vgtok.data.dataset import Dataset, open_annotated
+from vgtok.data.synthetic import SceneConfig
+from vgtok.detect.saving import save_detector
 from vgtok.evaluate.resampling import pooled_deviation, seed_floor
 from vgtok.study import grid as study
 from vgtok.study.grid import Grid, measure, report
 from vgtok.study.paper import FUSED_GATED, GATED, SINGLE_PASS, TOP_HAT, TRAINED
 from vgtok.study.registry import load_study
 from vgtok.study.result import Inputs
+from vgtok.train.loop import train
+from vgtok.train.run_to_model import detector_from_run
 
 WHOLE = Grid(small_recipe(), tuple(TRAINED), (0.8, 0.7, 0.6, 0.4, 0.2), (0, 1, 2), finetune=1, scenes=2)
 SMALL = Grid(small_recipe(steps=2), (TOP_HAT, GATED), (0.4,), (0, 1), finetune=1, scenes=2)
@@ -49,6 +56,26 @@ def test_another_number_of_scenes_is_scored_anew_without_training(tmp_path: Path
     assert sorted(path.name for path in cell.glob("scores-*.json")) == ["scores-2.json", "scores-3.json"]
     rendered = {int(place.name.split("-")[0]): place for place in tmp_path.glob("*-scenes")}
     assert {count: len(list(place.rglob("*.png"))) for count, place in rendered.items()} == {2: 2, 3: 3}
+
+
+def test_on_data_a_model_is_finetuned_and_scored_on_images_kept_apart(tmp_path: Path) -> None:
+    source = write_rendered(tmp_path / "data", range(5), 128, 128, SceneConfig())
+    apart = tmp_path / "apart.txt"
+    apart.write_text("\n".join(str(image) for image in open_annotated(source).images[:2]))
+    recipe = small_recipe(data=source, validation="", held_out_file=str(apart), classes=(), steps=2)
+    train(recipe, tmp_path / "run")
+    save_detector(detector_from_run(tmp_path / "run"), tmp_path / "model")
+    whole = Grid(recipe, (TOP_HAT,), (0.4,), (0,), finetune=1, scenes=2, model=str(tmp_path / "model"))
+    scores = measure(whole, tmp_path / "grid")
+    assert not (tmp_path / "grid" / "base").exists()
+    result = report(whole, scores)
+    assert "from model, finetuned for 1 steps, scored on 2 images kept apart" in result.notes[0]
+    assert (result.read.data, result.read.images) == (source.partition(":")[0], 2)
+
+
+def test_data_named_alone_are_no_training_split(dataset: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="name a training split"):
+        load_study("grid").run(Inputs(dataset, 1, out=tmp_path, source="visdrone"))
 
 
 def test_limit_is_the_number_of_scenes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,7 +152,7 @@ def test_a_folder_of_that_name_is_meant_where_there_is_one(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("grid", "--data", "visdrone:nowhere"), "study 'grid': does not take --data; it takes --limit"),
+        (("grid", "--frame", "a.jpg"), "study 'grid': does not take --frame; it takes --data and --model and --limit"),
         (("seeds", "--limit", 2), "study 'seeds': does not take --limit; it takes none of these options"),
         (("affine", "--frame", "a.jpg"), "study 'affine': does not take --frame; it takes --data"),
         (("inversion", "--model", "vgtok-tiny"), "study 'inversion': does not take --model; it takes --data"),

@@ -157,6 +157,7 @@ def _run(
         asked["dtype"] or "float32",
         tuple(asked["map"] or ()),
         mapper,
+        data,
     )
 
     def kept() -> str:

@@ -137,7 +137,8 @@ class Inputs:
     Results are written to `out`, where long studies also keep what they need to resume. Accuracy studies run `models`
     with `head` (default: each model's own) on at most `limit` evenly spread images, on `device` in `dtype`; for other
     studies the command takes so many of the data set. `class_map` has classes of other models as `--map` spells them.
-    `mapper` is what maps over images in place of `workers` processes of this machine.
+    `mapper` is what maps over images in place of `workers` processes of this machine. `source` is the data set as
+    `--data` spells it, for studies that train on it.
     """
 
     dataset: Dataset | None
@@ -151,6 +152,7 @@ class Inputs:
     dtype: str = "float32"
     class_map: tuple[str, ...] = ()
     mapper: Mapper | None = None
+    source: str | None = None
 
     def map(self, function: Callable[[Item], Mapped], items: Sequence[Item], label: str) -> Iterator[Mapped]:
         """Yield `function(item)` for every item in order: by the mapper if there is one, else by processes here."""
