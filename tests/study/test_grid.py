@@ -65,7 +65,7 @@ def test_on_data_a_model_is_finetuned_and_scored_on_images_kept_apart(tmp_path: 
     recipe = small_recipe(data=source, validation="", held_out_file=str(apart), classes=(), steps=2)
     train(recipe, tmp_path / "run")
     save_detector(detector_from_run(tmp_path / "run"), tmp_path / "model")
-    whole = Grid(recipe, (TOP_HAT,), (0.4,), (0,), finetune=1, scenes=2, model=str(tmp_path / "model"))
+    whole = Grid(recipe, (TOP_HAT,), (0.4,), (0, 1), finetune=1, scenes=2, model=str(tmp_path / "model"))
     scores = measure(whole, tmp_path / "grid")
     assert not (tmp_path / "grid" / "base").exists()
     result = report(whole, scores)
