@@ -141,13 +141,21 @@ def data_present(name: str) -> bool:
     return name == RENDERED or data_problem(name) is None
 
 
+_PUBLISHED = Path("docs/results")
+"""The results of this repository, in a checkout of it."""
+
+
 def last_run(study: str, results: Path) -> str | None:
-    """Return the day the study was last run, as its file in the results folder says, or None."""
-    try:
-        document = read_json(results / f"{study}.json")
-    except InputError:
-        return None
-    return str(document["ran_at"])[:10] if isinstance(document, dict) and "ran_at" in document else None
+    """Return the day the study was last run, as its file in the results folder or in docs/results says, or None."""
+    days = []
+    for folder in (results, _PUBLISHED):
+        try:
+            document = read_json(folder / f"{study}.json")
+        except InputError:
+            continue
+        if isinstance(document, dict) and "ran_at" in document:
+            days.append(str(document["ran_at"])[:10])
+    return max(days, default=None)
 
 
 DATA = ("visdrone", "aitodv2")
