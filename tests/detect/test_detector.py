@@ -155,6 +155,20 @@ def test_the_models_own_table_gives_a_percentile() -> None:
     assert tokenizer.percentile == Tokenizer.calibrated("visdrone", 0.4).percentile
 
 
+def test_padding_that_counts_is_read_and_boxes_stay_in_the_image(detector: Detector) -> None:
+    image = picture(100, 150)
+    whole = detector(image, tokenizer=Tokenizer.paper(0, canvas="native", rank=0), score_threshold=0.0)
+    assert whole.tokens.dense == 8 * 12
+    assert (whole.tokens.source_height, whole.tokens.source_width) == (128, 192)
+    assert whole.boxes[:, 2].max() <= 150
+    assert whole.boxes[:, 3].max() <= 100
+    # The same as reading the mirrored image itself, at a percentile that splits all.
+    mirrored = np.pad(image, ((0, 28), (0, 42), (0, 0)), mode="reflect")
+    direct = detector(mirrored, tokenizer=Tokenizer.paper(0, canvas="native", rank=0), score_threshold=0.0)
+    inside = (direct.boxes[:, 0] < 150) & (direct.boxes[:, 1] < 100)
+    np.testing.assert_allclose(whole.scores, direct.scores[inside], atol=1e-6)
+
+
 def test_tiny_and_odd_images(detector: Detector) -> None:
     # An image of the canvas' own size is not copied on the way, and what PIL lends is read-only.
     lent = Image.fromarray(picture(128, 192))
