@@ -49,7 +49,7 @@ Table = Annotated[
 Rank = Annotated[float, typer.Option(help="Share of busy nodes the gate stops; 0 turns the gate off.")]
 ScorerName = Annotated[str, typer.Option("--scorer", help="Score, e.g. tophat, fused, lambda_min, entropy.")]
 GateName = Annotated[str, typer.Option("--gate", help="Gate statistic, e.g. lambda_min.")]
-Splitter = Annotated[str, typer.Option(help="quadtree (16/32/64 px) or single_pass (16/32 px).")]
+Splitter = Annotated[str, typer.Option(help="quadtree (16/32/64 px), single_pass or single_pass_strict (16/32 px).")]
 CanvasOption = Annotated[
     str, typer.Option("--canvas", help="Canvas to resize images to, as WIDTHxHEIGHT, or 'native' for no resizing.")
 ]
