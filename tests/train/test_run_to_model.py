@@ -27,7 +27,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_folder_holds_all_a_user_needs(run: Path, tmp_path: Path) -> None:
     evaluation = tmp_path / "val.json"
-    evaluation.write_text(json.dumps({"protocol": "visdrone", "images": 548, "budget": 0.4, "AP50": 12.5, "extra": 1}))
+    classes = [
+        {"name": "car", "boxes": 9, "ap": 3.0, "ap50": 12.54},
+        {"name": "van", "boxes": 0, "ap": None, "ap50": None},
+    ]
+    document = {"protocol": "visdrone", "images": 548, "budget": 0.4, "AP50": 12.5, "extra": 1, "classes": classes}
+    evaluation.write_text(json.dumps(document))
     words = ["convert", "run", str(run), str(tmp_path / "model"), "--half", "--table", "visdrone", "--json"]
     result = CliRunner().invoke(app, [*words, "--license", "for academic use", "--evaluation", str(evaluation)])
     assert result.exit_code == 0, result.output
@@ -37,6 +42,9 @@ def test_the_folder_holds_all_a_user_needs(run: Path, tmp_path: Path) -> None:
     assert detector.license == "for academic use"
     card = (tmp_path / "model" / "README.md").read_text()
     assert "| visdrone | 548 | 0.4 | 12.5 |" in card
+    assert "| class | boxes | AP50 at 40% |" in card
+    assert "| car | 9 | 12.5 |" in card
+    assert "| van | 0 | - |" in card
     assert "| samples | 6, whole images, 3 steps |" in card
     assert str(run) not in card
 

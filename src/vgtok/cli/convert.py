@@ -4,6 +4,7 @@
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from vgtok.data.dataset import open_annotated
 from vgtok.defaults import DEFAULT_MODEL
 from vgtok.errors import InputError
 from vgtok.files import is_there, read_json, read_lines, write_text
+from vgtok.show.tables import cell_text, markdown_table, markdown_text
 
 
 class _AnnotationsByDefault(VerbGroup):
@@ -90,12 +92,14 @@ def run(
     from vgtok.tokenize.retention import load_table
     from vgtok.train.run_to_model import HISTORY_FILE, detector_from_run, training_history, training_section
 
-    rows = [_evaluation_row(path) for path in evaluation or ()]
+    documents = [_evaluation(path) for path in evaluation or ()]
+    rows = [{name: one[name] for name in _CARD_COLUMNS if one.get(name) is not None} for one in documents]
     detector = detector_from_run(
         source, None if table is None else load_table(table), license, rows, head.value if head else None
     )
     weights = save_detector(detector, out, auxiliary=() if inference else None, half=half)
-    write_text(out / CARD_FILE, f"{model_card(read_config(out), out.name)}\n{training_section(source)}")
+    parts = [model_card(read_config(out), out.name), *_by_class(documents), training_section(source)]
+    write_text(out / CARD_FILE, "\n".join(parts))
     write_text(out / HISTORY_FILE, training_history(source))
     megabytes = weights.stat().st_size / 1e6
     if json_:
@@ -104,13 +108,33 @@ def run(
         print(f"{out}: {megabytes:.1f} MB, {len(detector.names)} classes; open it as vgtok.load({str(out)!r})")
 
 
-def _evaluation_row(path: Path) -> dict[str, Any]:
-    """Return the row of the model card for one evaluation."""
+_CARD_COLUMNS = ("protocol", "images", "head", "dtype", "budget", "AP", "AP50", "AP75", "APS", "APM", "APL")
+
+
+def _evaluation(path: Path) -> dict[str, Any]:
+    """Return what an evaluation printed."""
     document = read_json(path)
     if not isinstance(document, dict) or "protocol" not in document:
         raise InputError(f"{path}: not what vgtok evaluate --json prints")
-    columns = ("protocol", "images", "head", "budget", "AP", "AP50", "AP75", "APS", "APM", "APL")
-    return {name: document[name] for name in columns if document.get(name) is not None}
+    return document
+
+
+def _by_class(documents: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the section of the model card with the AP50 of each class in every evaluation that lists them."""
+    listed = [one for one in documents if one.get("classes")]
+    if not listed:
+        return []
+    columns = ["class", "boxes", *(f"AP50 at {one.get('budget', 1):.0%}" for one in listed)]
+    by_name = [{entry["name"]: entry for entry in one["classes"]} for one in listed]
+    rows = [
+        [markdown_text(name), cell_text(entry["boxes"]), *(_points(own.get(name)) for own in by_name)]
+        for name, entry in by_name[0].items()
+    ]
+    return ["## By class\n", markdown_table(columns, rows, numeric=True) + "\n"]
+
+
+def _points(entry: Mapping[str, Any] | None) -> str:
+    return "-" if entry is None or entry["ap50"] is None else f"{entry['ap50']:.1f}"
 
 
 @app.command("co-detr")
