@@ -158,3 +158,14 @@ def test_a_copy_of_a_checkpoint_by_another_name_is_none(run: Path, tmp_path: Pat
         with pytest.raises(InputError, match="not a checkpoint of a run"):
             branch_recipe(tmp_path / "run" / name, {"decay_steps": "3"})
     assert [folder.name for folder in checkpoints(tmp_path / "run")] == [folder.name for folder in checkpoints(run)]
+
+
+def test_the_losses_of_a_branch_begin_with_the_run_it_left(run: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "run"
+    shutil.copytree(run, copied)
+    branch = branch_recipe(checkpoints(copied)[1], {"decay_steps": "2"})
+    loop.train(branch, tmp_path / "branch")
+    steps = [line.split(",")[0] for line in training_history(tmp_path / "branch").splitlines()]
+    assert steps == ["step", "1", "2", "3", "4"]
+    shutil.rmtree(copied)
+    assert [line.split(",")[0] for line in training_history(tmp_path / "branch").splitlines()] == ["step", "3", "4"]

@@ -102,17 +102,26 @@ def training_history(source: Path) -> str:
     length = max(1, -(-len(entries) // _HISTORY_ROWS))
     for first in range(0, len(entries), length):
         part = entries[first : first + length]
-        means = (sum(entry.get(name, 0.0) for entry in part) / len(part) for name in columns)
         last = part[-1]
-        writer.writerow([last["step"], last["samples"], f"{last['seconds']:.0f}", *(f"{mean:.5g}" for mean in means)])
+        writer.writerow(
+            [last["step"], last["samples"], f"{last['seconds']:.0f}", *(_mean(part, name) for name in columns)]
+        )
     return text.getvalue()
 
 
+def _mean(entries: Sequence[Mapping[str, Any]], name: str) -> str:
+    """Return the mean of a loss as text; nothing if the steps did not train it."""
+    values = [entry[name] for entry in entries if name in entry]
+    return f"{sum(values) / len(values):.5g}" if values else ""
+
+
 def _steps(source: Path) -> list[dict[str, Any]]:
-    """Return the metrics of the steps up to a checkpoint."""
+    """Return the metrics of the steps up to a checkpoint; of a branch also those of the run it left, if it is there."""
     run, checkpoint = _locate(source)
     last = int(checkpoint.name.removeprefix("step-"))
-    return [entry for entry in read_metrics(run) if "loss" in entry and entry["step"] <= last]
+    own = [entry for entry in read_metrics(run) if "loss" in entry and entry["step"] <= last]
+    left = Path(read_recipe(run / RECIPE_FILE).branch)
+    return [*(_steps(left) if (left.parent / RECIPE_FILE).is_file() and is_checkpoint(left) else []), *own]
 
 
 def _sample_size(recipe: Recipe) -> str:
