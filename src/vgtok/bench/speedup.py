@@ -121,10 +121,10 @@ def measure_speedup(
         for way, (wall, processor), peak in zip(every, least, peaks, strict=True)
     )
     about = (model, detectors["float32"].head, canvas.height, canvas.width, repeats, default_threads())
-    peaks_of_large = [
-        in_own_process(large_frame_peak, model, budgets[0], way) if large else None for way in (False, True)
+    large_peaks = [
+        in_own_process(large_frame_peak, model, budgets[0], whole) if large else None for whole in (False, True)
     ]
-    return SpeedupCost(*about, rows, *peaks_of_large)
+    return SpeedupCost(*about, rows, *large_peaks)
 
 
 def large_frame_peak(model: str, budget: float, whole: bool) -> float:
