@@ -119,7 +119,7 @@ class WindowLog(MutableMapping[int, WindowFound]):
         self.journal.add(str(number), {**lists, "ms": [found.encoder, found.head]})
 
     def __delitem__(self, number: int) -> None:
-        raise NotImplementedError("finished windows stay")
+        raise TypeError("finished windows stay")
 
     def __iter__(self) -> Iterator[int]:
         return map(int, self.journal.entries)

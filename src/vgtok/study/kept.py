@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 from vgtok.data.dataset import AnnotatedDataset
 from vgtok.data.subset import evenly_spaced
-from vgtok.defaults import DEFAULT_MODEL
-from vgtok.errors import InputError
-from vgtok.evaluate.classes import label_map, map_text, named_map, parse_class_map
+from vgtok.evaluate.classes import map_text, named_map
 from vgtok.evaluate.detections import gather_detections, ground_truth, top_scoring
 from vgtok.evaluate.evaluation import Scored, evaluate_scored
 from vgtok.evaluate.protocols import protocol_for, without_ignored
@@ -28,10 +26,9 @@ from vgtok.parallel import map_with_progress
 from vgtok.slicing.answers import Answer
 from vgtok.study.accuracy import RESAMPLES, Measured, verdict
 from vgtok.study.cells import code_digest, image_digest
-from vgtok.study.looks import Reader, opened_reader, store_answers, stored_answers
+from vgtok.study.looks import Reader, opened_reader, readers_of, store_answers, stored_answers
 from vgtok.study.paper import COMPACT, DENSE, GATED, RANDOM, SINGLE_PASS, TOP_HAT
 from vgtok.study.result import Bars, Inputs, Read, Result, Row, Study, bar_plot
-from vgtok.study.slicer import map_without
 from vgtok.study.tokenizers import SETTINGS, partitions
 from vgtok.tokenize.canvas import CanvasSize, read_image
 from vgtok.tokenize.geometry import CELL
@@ -91,13 +88,7 @@ def kept(inputs: Inputs) -> Result:
         "budgets are exact; the detectors read whole frames and know nothing of tokens",
         f"low and high: 95% interval over {RESAMPLES} paired resamples of the images",
     ]
-    readers = {model: Reader(model) for model in inputs.models or (DEFAULT_MODEL,)}
-    for model, reader in readers.items():
-        others = {name for other in readers.values() if other is not reader for name in other.names}
-        mapped = map_without(parse_class_map(inputs.class_map), others - set(reader.names))
-        labels = label_map(reader.names, dataset.names, mapped)
-        if (labels < 0).all():
-            raise InputError(f"--model: '{model}' knows none of the classes of {dataset.name}; map some with --map")
+    for model, reader, labels in readers_of(inputs, dataset):
         found = _read_frames(model, reader, dataset.images, inputs)
         cells = _measured(dataset, labels, found)
         name = Path(model).name

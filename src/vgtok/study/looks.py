@@ -8,7 +8,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -17,7 +17,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from vgtok.data.dataset import AnnotatedDataset
+from vgtok.defaults import DEFAULT_MODEL
 from vgtok.errors import InputError
+from vgtok.evaluate.classes import label_map, parse_class_map
 from vgtok.files import write_bytes
 from vgtok.parallel import map_with_progress
 from vgtok.slicing.answers import Answer, read_answer
@@ -25,6 +28,7 @@ from vgtok.slicing.guides import Guide, pixel_values, score_values, tile_order
 from vgtok.slicing.looks import Looks
 from vgtok.slicing.tiles import Layout, lay_out, resized, resized_size
 from vgtok.study.cells import code_digest, fingerprint, image_digest
+from vgtok.study.result import Inputs
 from vgtok.tokenize.canvas import read_image
 
 FINE, COARSE, TILE, OVERLAP = 1376, 640, 384, 32
@@ -64,6 +68,21 @@ class Reader:
     def __call__(self, image: NDArray[np.uint8]) -> Answer:
         """Detect in (H, W, 3) RGB pixels."""
         return read_answer(self._detect(image), image.shape[:2])
+
+
+def readers_of(inputs: Inputs, dataset: AnnotatedDataset) -> Iterator[tuple[str, Reader, NDArray[np.int64]]]:
+    """Yield the models of a study: each with its reader and the data's label of each of its classes, -1 for none."""
+    readers = {model: Reader(model) for model in inputs.models or (DEFAULT_MODEL,)}
+    class_map = parse_class_map(inputs.class_map)
+    for model, reader in readers.items():
+        others = {name for other in readers.values() if other is not reader for name in other.names}
+        # Classes that only other models of the run have are not misspelled.
+        foreign = others - set(reader.names)
+        own = {name: [member for member in members if member not in foreign] for name, members in class_map.items()}
+        labels = label_map(reader.names, dataset.names, {name: members for name, members in own.items() if members})
+        if (labels < 0).all():
+            raise InputError(f"--model: '{model}' knows none of the classes of {dataset.name}; map some with --map")
+        yield model, reader, labels
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 
 from vgtok.data.dataset import AnnotatedDataset
 from vgtok.data.subset import evenly_spaced
-from vgtok.defaults import DEFAULT_MODEL
-from vgtok.errors import InputError
-from vgtok.evaluate.classes import ClassMap, label_map, map_text, named_map, parse_class_map
+from vgtok.evaluate.classes import map_text, named_map
 from vgtok.evaluate.detections import GroundTruth, gather_detections, ground_truth, top_scoring
 from vgtok.evaluate.evaluation import Scored, evaluate_scored
 from vgtok.evaluate.protocols import ScoringRules, protocol_for, without_ignored
 from vgtok.slicing.guides import GUIDES, pixel_values
 from vgtok.slicing.slicer import Slicer
-from vgtok.study.looks import COARSE, FINE, OVERLAP, TILE, Frame, Reader, read_frames
+from vgtok.study.looks import COARSE, FINE, OVERLAP, TILE, Frame, Reader, read_frames, readers_of
 from vgtok.study.result import Inputs, Line, Panel, Read, Result, Row, Study, line_plot
 from vgtok.tokenize.canvas import read_image
 
@@ -95,13 +93,7 @@ def slicer(inputs: Inputs) -> Result:
         "kept: share of what all tiles gain over none; megapixels: what the detector is given per frame; "
         f"{RANDOM}: mean of {_SEEDS} orders; ms: from medians over {_TIMED} frames, comparable only within one run",
     ]
-    readers = {model: Reader(model) for model in inputs.models or (DEFAULT_MODEL,)}
-    for model, reader in readers.items():
-        others = {name for other in readers.values() if other is not reader for name in other.names}
-        mapped = map_without(parse_class_map(inputs.class_map), others - set(reader.names))
-        labels = label_map(reader.names, dataset.names, mapped)
-        if (labels < 0).all():
-            raise InputError(f"--model: '{model}' knows none of the classes of {dataset.name}; map some with --map")
+    for model, reader, labels in readers_of(inputs, dataset):
         name = Path(model).name
         frames = read_frames(model, reader, dataset.images, inputs.out, inputs.workers)
         own = _rows(name, frames, _Scorer(protocol, truth, labels, dataset.name), _timed(reader, dataset.images))
@@ -115,12 +107,6 @@ def slicer(inputs: Inputs) -> Result:
         also={"frames": [path.name for path in dataset.images]},
         read=Read(dataset.name, len(dataset.images)),
     )
-
-
-def map_without(class_map: ClassMap, foreign: set[str]) -> ClassMap:
-    """Leave out classes that only other models of the run have."""
-    kept = {name: [member for member in members if member not in foreign] for name, members in class_map.items()}
-    return {name: members for name, members in kept.items() if members}
 
 
 def _rows(model: str, frames: Sequence[Frame], score: _Scorer, times: _Times) -> list[Row]:
