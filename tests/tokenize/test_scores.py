@@ -172,6 +172,16 @@ def test_a_blob_counts_and_a_line_of_any_slope_does_not() -> None:
     assert max(lines) < 0.2 * blob
 
 
+def test_the_inside_of_a_wide_smooth_object_counts_and_plain_ground_does_not() -> None:
+    image = np.full((384, 384, 3), 80, dtype=np.uint8)
+    # A bus: every line fits into it, so nothing of it is compact but its corners.
+    image[176:206, 64:320] = 190
+    scores = compact(CanvasPixels(image)).fine
+    inside = scores[184 // CELL, 160 // CELL : 224 // CELL]
+    assert (inside > 0.1 * scores.max()).all()
+    assert (scores[:6] == 0).all()
+
+
 def test_company_supports_and_clutter_costs() -> None:
     ground = np.random.default_rng(0).integers(60, 100, (320, 320, 1), dtype=np.uint8).repeat(3, axis=2)
     alone = ground.copy()

@@ -1,21 +1,24 @@
 """Partition batches whose pixels are already on an accelerator; the only module of this package that imports torch.
 
-The default score and gate are computed on the device by max pooling over exact values; one number per 16-px cell moves
-to the host, where the shared numpy code splits. Other scores and gates read the pixels on the host. The partitions
-equal those of the OpenCV path bit for bit.
+The top-hat, the compact score and the default gate are computed on the device by maxima over exact values; a few
+numbers per 16-px cell move to the host, where the shared numpy code splits. Other scores and gates read the pixels on
+the host. The partitions equal those of the OpenCV path bit for bit.
 """
 
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
 from vgtok.errors import InputError
 from vgtok.tokenize.canvas import fit_canvas
-from vgtok.tokenize.geometry import CELL, LUMA_WEIGHTS, Extent, Grid, nest
-from vgtok.tokenize.scores import TOP_HAT_WIDTHS
+from vgtok.tokenize.geometry import CELL, LUMA_WEIGHTS, Extent, Grid, Pyramid, nest
+from vgtok.tokenize.scores import COMPACT_LINES, COMPACT_SQUARE, COMPACT_WIDE, TOP_HAT_WIDTHS, compact_pyramid
 from vgtok.tokenize.split import Structure
 from vgtok.tokenize.structure import HALF_SIZE, LUMA_BITS
 from vgtok.tokenize.tokens import Tokens, tokens_from_splits
@@ -32,21 +35,39 @@ def partition_batch(tokenizer: "Tokenizer", images: Tensor) -> list[Tokens]:
         raise InputError(f"images: a {'meta' if images.is_meta else 'sparse'} tensor holds no pixels to read")
     if images.ndim != 4 or images.shape[1] != 3 or images.dtype != torch.uint8 or 0 in images.shape:
         raise InputError(f"images: {images.dtype} of shape {tuple(images.shape)} is not a uint8 (B, 3, H, W) batch")
-    if tokenizer.scorer != "tophat" or (tokenizer.gated and tokenizer.gate != "lambda_min"):
+    if tokenizer.scorer not in _SCORES or (tokenizer.gated and tokenizer.gate != "lambda_min"):
         host = images.permute(0, 2, 3, 1).cpu().numpy()
         return [tokenizer.partition(fit_canvas(np.ascontiguousarray(image), "native")) for image in host]
     extent = Extent(*images.shape[2:])
     luma = luma_16_bit(images)
-    scores = _on_host(top_hat_cells(luma), extent)
+    scores = _SCORES[tokenizer.scorer](luma, extent)
     structures = _on_host(lambda_min_cells(luma), extent) if tokenizer.gated else [None] * len(scores)
     return [
         tokens_from_splits(
-            tokenizer.split(nest(score), None if cells is None else Structure(*nest(cells)[1:]), extent),
+            tokenizer.split(score, None if cells is None else Structure(*nest(cells)[1:]), extent),
             extent,
             (extent.height, extent.width),
         )
         for score, cells in zip(scores, structures, strict=True)
     ]
+
+
+def top_hat(luma: Tensor, extent: Extent) -> list[Pyramid]:
+    """Return the default score of each (B, 1, H, W) luma."""
+    return [nest(cells) for cells in _on_host(top_hat_cells(luma), extent)]
+
+
+def compact(luma: Tensor, extent: Extent) -> list[Pyramid]:
+    """Return the compact score of each (B, 1, H, W) luma."""
+    root = torch.floor(torch.sqrt(half_size(luma)) * 256)
+    cell = CELL // HALF_SIZE.shrink
+    responses = [_response(root, elements) for elements in (COMPACT_LINES, (COMPACT_SQUARE,), (COMPACT_WIDE,))]
+    largest, total, wide = responses
+    grids = (_pool_cells(largest, cell), _sum_cells(total, cell), _pool_cells(wide, cell), lambda_min_cells(luma))
+    return [compact_pyramid(*parts) for parts in zip(*(_on_host(grid, extent) for grid in grids), strict=True)]
+
+
+_SCORES: dict[object, Callable[[Tensor, Extent], list[Pyramid]]] = {"tophat": top_hat, "compact": compact}
 
 
 def luma_16_bit(images: Tensor) -> Tensor:
@@ -64,11 +85,7 @@ def top_hat_cells(luma: Tensor) -> Tensor:
 
 def lambda_min_cells(luma: Tensor) -> Tensor:
     """Return the largest half-size lambda_min per cell: (B, 1, H, W) to (B, rows, columns)."""
-    height, width = luma.shape[2:]
-    even = functional.pad(luma, (0, width % 2, 0, height % 2), mode="replicate")
-    # Means of 2 x 2 blocks, rounded half up, then 9 bits: whole numbers below 2 ** 18 throughout.
-    blocks = even[:, :, 0::2, 0::2] + even[:, :, 0::2, 1::2] + even[:, :, 1::2, 0::2] + even[:, :, 1::2, 1::2]
-    half = torch.floor(torch.floor((blocks + 2) / 4) / 2 ** (16 - LUMA_BITS))
+    half = torch.floor(half_size(luma) / 2 ** (16 - LUMA_BITS))
     near = functional.pad(half, (1, 1, 1, 1), mode="replicate")
     down = near[:, :, :-2] + 2 * near[:, :, 1:-1] + near[:, :, 2:]
     across = near[:, :, :, :-2] + 2 * near[:, :, :, 1:-1] + near[:, :, :, 2:]
@@ -79,6 +96,41 @@ def lambda_min_cells(luma: Tensor) -> Tensor:
     spread, cross = xx - yy, xy * 2
     smaller = (xx + yy) - torch.sqrt(spread * spread + cross * cross)
     return _pool_cells(smaller.clamp_min(0), CELL // HALF_SIZE.step)
+
+
+def half_size(luma: Tensor) -> Tensor:
+    """Return the means of 2 x 2 blocks, rounded half up: (B, 1, H, W) to (B, 1, ceil(H/2), ceil(W/2))."""
+    height, width = luma.shape[2:]
+    even = functional.pad(luma, (0, width % 2, 0, height % 2), mode="replicate")
+    # Whole numbers below 2 ** 18 throughout
+    blocks = even[:, :, 0::2, 0::2] + even[:, :, 0::2, 1::2] + even[:, :, 1::2, 0::2] + even[:, :, 1::2, 1::2]
+    return torch.floor((blocks + 2) / 4)
+
+
+def _response(values: Tensor, elements: Sequence[NDArray[np.uint8]]) -> Tensor:
+    """Return the larger of values minus their highest opening and their lowest closing minus values, (B, 1, H, W)."""
+    opened = reduce(torch.maximum, (_largest(-_largest(-values, element), element) for element in elements))
+    closed = reduce(torch.minimum, (-_largest(-_largest(values, element), element) for element in elements))
+    return torch.maximum(values - opened, closed - values)
+
+
+def _largest(values: Tensor, element: NDArray[np.uint8]) -> Tensor:
+    """Return the maximum of (B, 1, H, W) values over an element centered on each; outside the image nothing counts."""
+    height, width = values.shape[2:]
+    rows, columns = element.shape
+    padded = functional.pad(values, (columns // 2, columns // 2, rows // 2, rows // 2), value=-torch.inf)
+    if element.all():
+        return functional.max_pool2d(functional.max_pool2d(padded, (1, columns), stride=1), (rows, 1), stride=1)
+    shifts = (padded[:, :, y : y + height, x : x + width] for y, x in np.argwhere(element))
+    return reduce(torch.maximum, shifts)
+
+
+def _sum_cells(values: Tensor, cell: int) -> Tensor:
+    """Return sums per cell of whole numbers: (B, 1, H, W) to (B, rows, columns)."""
+    height, width = values.shape[2:]
+    rows, columns = -(-height // cell), -(-width // cell)
+    whole = functional.pad(values, (0, columns * cell - width, 0, rows * cell - height))
+    return whole.reshape(-1, rows, cell, columns, cell).sum(dim=(2, 4))
 
 
 def _dilate(values: Tensor) -> Tensor:

@@ -73,9 +73,15 @@ def fused(pixels: CanvasPixels) -> Pyramid:
     return nest(total)
 
 
-# The compact score: contrast in every direction, relative to the clutter around it.
+# The compact score: contrast in every direction, relative to the clutter around it, and the contrast of wide objects.
 
-_SQUARE = np.ones((9, 9), dtype=np.uint8)
+COMPACT_SQUARE = np.ones((9, 9), dtype=np.uint8)
+
+COMPACT_WIDE = np.ones((17, 17), dtype=np.uint8)
+"""Element of wide objects, 33 px at full size."""
+
+_WIDE_WEIGHT = np.float32(5)
+"""Factor at which wide contrast adds about as much to the scores of an image as compact contrast does."""
 
 _NEIGHBORHOOD = 7
 """Side in cells of the square a cell is compared with: 112 px, a few vehicles wide."""
@@ -94,15 +100,22 @@ def _lines() -> tuple[NDArray[np.uint8], ...]:
     return tuple(np.ascontiguousarray(element) for element in elements + turned)
 
 
-_LINES = _lines()
+COMPACT_LINES = _lines()
 
 
 def compact(pixels: CanvasPixels) -> Pyramid:
-    """Compact two-dimensional contrast, weighted by that of the neighbors and divided by the clutter around."""
-    contrast, clutter = _contrast_and_clutter(pixels)
-    evidence = np.floor(contrast.astype(np.float64) * np.sqrt(lambda_min_cells(pixels).astype(np.float64)))
+    """Compact two-dimensional contrast, weighted by that of the neighbors and divided by the clutter around.
+
+    Large objects are their own clutter, so the contrast that a wide square leaves is added.
+    """
+    return compact_pyramid(*_contrasts(pixels), lambda_min_cells(pixels))
+
+
+def compact_pyramid(contrast: Grid, clutter: Grid, wide: Grid, structure: Grid) -> Pyramid:
+    """Return the compact scores of (R, C) grids of cells: line responses, square ones, wide ones and lambda_min."""
+    evidence = np.floor(contrast.astype(np.float64) * np.sqrt(structure.astype(np.float64)))
     support, price = _neighborhood(evidence), _neighborhood(clutter) + _FLOOR
-    fine = np.rint(65536.0 * np.sqrt(evidence * support) / price).astype(np.float32)
+    fine = np.rint(65536.0 * np.sqrt(evidence * support) / price).astype(np.float32) + _WIDE_WEIGHT * wide
     middle = parents(fine)
     return Pyramid(fine, middle, _worth_of_roots(middle))
 
@@ -119,20 +132,24 @@ def _worth_of_roots(middle: Grid) -> Grid:
     return np.asarray((sums / np.arange(2.0, 6.0)).max(axis=-1), dtype=np.float32)
 
 
-def _contrast_and_clutter(pixels: CanvasPixels) -> tuple[Grid, Grid]:
-    """Return per cell the largest line response and the sum of square responses, on the root of half-size luma.
+def _contrasts(pixels: CanvasPixels) -> tuple[Grid, Grid, Grid]:
+    """Return per cell the largest line response, the sum of square responses and the largest response to a wide square.
 
-    The square root evens out light and shadow, so that one threshold serves both.
+    They are taken on the root of half-size luma: it evens out light and shadow, so that one threshold serves both.
     """
     root = (np.sqrt(half_size(pixels.luma).astype(np.float32)) * np.float32(256)).astype(np.uint16)
-    halo = 2 * (_SQUARE.shape[0] - 1)
 
-    def half(rows: slice) -> NDArray[np.uint16]:
-        return root[rows.start // 2 : -(-rows.stop // 2)]
+    def pooled(elements: Sequence[NDArray[np.uint8]], pool: np.ufunc = np.maximum) -> Grid:
+        halo = 2 * (max(element.shape[0] for element in elements) - 1)
+        return pool_bands(
+            pixels.extent,
+            halo,
+            lambda rows: _top_hat(root[rows.start // 2 : -(-rows.stop // 2)], elements),
+            2,
+            pool,
+        )
 
-    contrast = pool_bands(pixels.extent, halo, lambda rows: _top_hat(half(rows), _LINES), shrink=2)
-    clutter = pool_bands(pixels.extent, halo, lambda rows: _top_hat(half(rows), (_SQUARE,)), 2, np.add)
-    return contrast, clutter
+    return pooled(COMPACT_LINES), pooled((COMPACT_SQUARE,), np.add), pooled((COMPACT_WIDE,))
 
 
 def _top_hat(values: NDArray[np.uint16], elements: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint16]:
