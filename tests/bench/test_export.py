@@ -32,9 +32,13 @@ def test_times_are_per_frame_and_the_ratio_is_torch_over_onnxruntime(monkeypatch
     monkeypatch.setattr(bench, "detector_configuration", lambda name: config)
 
     def medians(functions: Mapping[str, object], repeats: int) -> dict[str, float]:
-        assert set(functions) == {f"{library} {stage}" for library in ("torch", "onnx") for stage in bench.STAGES}
-        return {name: 30.0 if name.startswith("torch") else 20.0 for name in functions}
+        both = {f"{library} {stage}" for library in ("torch", "onnx") for stage in bench.STAGES}
+        assert set(functions) == both | {"int8 whole"}
+        return {name: {"torch": 30.0, "onnx": 20.0, "int8": 10.0}[name.split()[0]] for name in functions}
 
     monkeypatch.setattr(bench, "interleaved_medians", medians)
-    for stage in bench.measure_export("any", (192, 128), 0.4, frames=2, repeats=1).stages:
+    cost = bench.measure_export("any", (192, 128), 0.4, frames=2, repeats=1)
+    for stage in cost.stages:
         assert (stage.torch_ms, stage.onnx_ms, stage.ratio) == (15.0, 10.0, 1.5)
+    assert (cost.int8_ms, cost.int8_ratio) == (5.0, 2.0)
+    assert 0 < cost.int8_file_mb < cost.file_mb

@@ -49,6 +49,8 @@ class ExportCost(Cost):
     """The cost of every stage, and the largest differences between the two.
 
     Differences of boxes are shares of the longer side of the frame; features are those between encoder and head.
+    `int8_ms` is the whole with 8-bit matrix products, and `int8_ratio` above 1 means that it is faster than float32 in
+    onnxruntime.
     """
 
     config: str
@@ -59,6 +61,9 @@ class ExportCost(Cost):
     repeats: int
     threads: int
     file_mb: float
+    int8_file_mb: float
+    int8_ms: float
+    int8_ratio: float
     stages: tuple[StageCost, ...]
     features_difference: float
     scores_difference: float
@@ -75,19 +80,22 @@ def measure_export(config: str, size: tuple[int, int], budget: float, frames: in
         path = Path(folder) / "model.onnx"
         canvases = [fit_canvas(image, size) for image in images]
         tokens = [tokenizer.partition(canvas) for canvas in canvases]
-        export_onnx(detector, path, size=size, tokens=len(tokens[0]), name=config)
+        eight = Path(folder) / "eight.onnx"
+        for target in (path, eight):
+            export_onnx(detector, target, size=size, tokens=len(tokens[0]), name=config, int8=target == eight)
         threads = torch.get_num_threads()
-        exported = OnnxDetector(path, threads=threads)
+        exported, exported_eight = (OnnxDetector(file, threads=threads) for file in (path, eight))
         both = _Both(detector, exported, path, canvases, tokens, threads)
         times = interleaved_medians(
             {
                 **{f"{library} {stage}": run for (library, stage), run in both.stages().items()},
                 "torch whole": lambda: [detector(image, budget=budget) for image in images],
                 "onnx whole": lambda: [exported(image) for image in images],
+                "int8 whole": lambda: [exported_eight(image) for image in images],
             },
             repeats,
         )
-        megabytes = path.stat().st_size / 1e6
+        exact_mb, eight_mb = (file.stat().st_size / 1e6 for file in (path, eight))
         features, scores, boxes = both.differences()
     stages = tuple(
         StageCost(
@@ -99,7 +107,20 @@ def measure_export(config: str, size: tuple[int, int], budget: float, frames: in
         for stage in STAGES
     )
     return ExportCost(
-        config, *size, len(tokens[0]), frames, repeats, threads, megabytes, stages, features, scores, boxes / max(size)
+        config,
+        *size,
+        len(tokens[0]),
+        frames,
+        repeats,
+        threads,
+        exact_mb,
+        eight_mb,
+        times["int8 whole"] / frames,
+        times["onnx whole"] / times["int8 whole"],
+        stages,
+        features,
+        scores,
+        boxes / max(size),
     )
 
 

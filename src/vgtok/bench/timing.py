@@ -85,6 +85,9 @@ def peak_extra_megabytes(prepare: Callable[[], Any], run: Callable[[Any], Any]) 
 
 def process_peak_megabytes() -> float:
     """Return the peak resident memory of this process."""
+    if sys.platform == "linux":
+        # Not ru_maxrss: it starts from the peak of the process that started this one.
+        return _resident_bytes("VmHWM") / MEGABYTE
     # Imported here: Windows has no such module, and other benchmarks do not need it.
     import resource
 
