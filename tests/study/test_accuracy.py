@@ -3,12 +3,15 @@
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.detect.small_models import small_detector
 from vgtok.cli import main
+from vgtok.detect.model import CoDetr
 from vgtok.detect.saving import save_detector
 from vgtok.errors import InputError
 from vgtok.show.plot import render_plot
@@ -44,6 +47,47 @@ def test_studies_share_the_dense_cell(inputs: Inputs, accuracy: Callable[[str], 
     assert accuracy("bands").rows[0]["points"] == dense
     assert accuracy("slicing").rows[0]["AP"] == dense
     assert accuracy("dense-epochs").rows[0]["AP"] == dense
+
+
+def test_a_second_model_is_the_zero_shot_curve(inputs: Inputs) -> None:
+    both = inputs.models[0]
+    run = load_study("pareto").run
+    once, twice = (run(replace(inputs, models=(both,) * count)) for count in (1, 2))
+    measured, second = (
+        [{**row, "kind": ""} for row in twice.rows if row["kind"] == kind]
+        for kind in ("measured", "measured zero-shot")
+    )
+    assert measured == second
+    assert len(twice.rows) == len(once.rows) + len(second)
+    assert any(note.startswith("measured zero-shot, model: at 40%") for note in twice.notes)
+    assert twice.plot is not None
+    assert render_plot(twice.plot)
+    with pytest.raises(InputError, match="--model: the trained model and one"):
+        run(replace(inputs, models=(both,) * 3))
+
+
+def test_both_heads_read_features_computed_once(
+    tmp_path: Path, inputs: Inputs, accuracy: Callable[[str], Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(head: str) -> list[dict[str, object]]:
+        return list(load_study("ladder").run(replace(inputs, head=head, out=tmp_path / head, limit=1)).rows)
+
+    alone = {head: run(head) for head in ("query", "atss")}
+    ways: list[object] = []
+    encode = CoDetr.predict_heads
+    monkeypatch.setattr(CoDetr, "predict_heads", lambda *given: (ways.append(given[4]), encode(*given))[1])
+    both = run("both")
+    assert set(ways) == {("query", "atss")}
+    for head, rows in alone.items():
+        assert [row for row in both if row["head"] == head] == rows
+        files = sorted((tmp_path / head / "cells").glob("*/*.npz"))
+        assert files
+        for path in files:
+            with np.load(path) as one, np.load(tmp_path / "both" / path.relative_to(tmp_path / head)) as other:
+                np.testing.assert_array_equal(one["boxes"], other["boxes"])
+                np.testing.assert_array_equal(one["scores"], other["scores"])
+    with pytest.raises(InputError, match="--head: this study runs one head"):
+        load_study("rank").run(replace(inputs, head="both"))
 
 
 def test_what_a_model_cannot_do_is_refused(tmp_path: Path, inputs: Inputs) -> None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -50,6 +51,14 @@ _NOT_BY_FRAME = frozenset({"teaser", "method", "fidelity", "overfit", "grid", "s
 """Studies that draw one frame, train, or print what the paper has."""
 
 
+class StudyHead(StrEnum):
+    """Prediction heads of a study."""
+
+    query = "query"
+    atss = "atss"
+    both = "both"
+
+
 def study(
     name: Annotated[
         str | None,
@@ -67,7 +76,8 @@ def study(
         list[str] | None,
         typer.Option(
             help="For accuracy studies: a model's folder, file, shipped or hub name (default: vgtok-tiny). Repeatable "
-            "for dense-epochs, which also takes a folder of checkpoints, and for slicer, which also takes YOLO files."
+            "for dense-epochs, which also takes a folder of checkpoints, for slicer, which also takes YOLO files, and "
+            "for pareto, whose second model is one trained on all tokens only."
         ),
     ] = None,
     limit: Annotated[
@@ -75,7 +85,10 @@ def study(
         typer.Option(min=1, help="Number of images to use, evenly spaced (default: all); for grid, of scenes."),
     ] = None,
     head: Annotated[
-        options.HeadName | None, typer.Option(help="For accuracy studies: prediction head (default: the model's).")
+        StudyHead | None,
+        typer.Option(
+            help="For accuracy studies: prediction head (default: the model's); ladder and dense-epochs also take both."
+        ),
     ] = None,
     device: Annotated[
         str | None,
@@ -197,6 +210,8 @@ def _run_all(asked: Mapping[str, Any], out: Path, workers: int | None, mapper: M
         if not {"head", "map"} & set(chosen.takes):
             # It takes an encoder, not the detector of the others.
             own["model"] = None
+        if own["head"] == StudyHead.both and not chosen.both_heads:
+            own["head"] = None
         own["limit"] = min(limits) if limits and "limit" in chosen.takes else None
         elsewhere = None if name in _NOT_BY_FRAME else mapper
         try:

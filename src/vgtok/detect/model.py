@@ -97,14 +97,22 @@ class CoDetr(nn.Module):
         # One by one: batches run other kernels with other rounding, which decides between proposals of nearly equal
         # score. This also needs the memory of one image only, and is no slower.
         return [
-            self._predict_map(features, size, max_detections, head, chosen)
+            self.predict_heads(features, size, max_detections, (head,), chosen)[0]
             for features, size, chosen in zip(maps, sizes, sites or [None] * len(maps), strict=True)
         ]
 
-    def _predict_map(
-        self, features: Tensor, clipped: tuple[int, int], max_detections: int, head: Head, sites: Sites | None
-    ) -> Prediction:
-        """Return the prediction for one (D, rows, columns) feature map, clipped to (height, width)."""
+    def predict_heads(
+        self,
+        features: Tensor,
+        clipped: tuple[int, int],
+        max_detections: int,
+        heads: Sequence[Head],
+        sites: Sites | None = None,
+    ) -> list[Prediction]:
+        """Return the prediction of each head for one (D, rows, columns) feature map, clipped to (height, width).
+
+        What the heads share is computed once.
+        """
         # A grid may reach beyond the image into padding, which the head must know; boxes are then shares of the image
         # and not of the grid.
         padded = self.encoder.config.grid_multiple > 1
@@ -113,12 +121,17 @@ class CoDetr(nn.Module):
         # In half precision the neck's convolutions leave it; what the head adds up and normalizes is float32.
         levels = [level.float() for level in self.neck(batch, sites)]
         encoded = self.query_head.encode(levels, image=clipped if padded else None, sites=sites)
-        if head == "atss":
-            assert self.atss_head is not None
-            return self.atss_head.predict(self.query_head.auxiliary_levels(encoded), clipped, max_detections, sites)
-        prediction = self.query_head.decode(encoded, self.query_head.propose(encoded), None)[-1]
         size = clipped if padded else (features.shape[1] * CELL, features.shape[2] * CELL)
-        return best_boxes(prediction, size, [clipped], self.config.queries, max_detections)[0]
+        predictions = []
+        for head in heads:
+            if head == "atss":
+                assert self.atss_head is not None
+                auxiliary = self.query_head.auxiliary_levels(encoded)
+                predictions.append(self.atss_head.predict(auxiliary, clipped, max_detections, sites))
+            else:
+                boxes = self.query_head.decode(encoded, self.query_head.propose(encoded), None)[-1]
+                predictions += best_boxes(boxes, size, [clipped], self.config.queries, max_detections)
+        return predictions
 
     def sites(
         self, maps: Sequence[Tensor], tokens: Sequence[Tokens], rule: SiteRule = DEFAULT_RULE

@@ -5,7 +5,7 @@ Differences come with 95% intervals over paired resamples of the images.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -78,6 +78,8 @@ class Trial:
     model: str
     detector: Detector
     dataset: AnnotatedDataset
+    other_head: Head | None = None
+    """A head whose detections are computed and stored beside, for another trial."""
 
     @property
     def title(self) -> str:
@@ -92,7 +94,8 @@ class Trial:
     @property
     def head(self) -> Head:
         """The head that predicts, by default the model's own."""
-        return self.inputs.head or self.detector.head
+        asked = self.inputs.head
+        return self.detector.head if asked is None or asked == "both" else asked
 
     @property
     def small(self) -> str:
@@ -135,6 +138,7 @@ class Trial:
             workers=self.inputs.workers,
             mapper=self.inputs.mapper,
             label=label,
+            other_head=self.other_head,
         )
         scored = {reader: self.score(cell) for reader, cell in found.items()}
         return {key: scored[reader] for key, reader in readers.items()}
@@ -193,8 +197,21 @@ class Trial:
         return Result(rows, [*self.notes(), *notes], plot=plot, also=also, read=self.read, **more)
 
 
+def open_trials(inputs: Inputs, model: str | None = None) -> list[Trial]:
+    """Return the trial of each head that was asked for, the model's own first; both share what they compute."""
+    if inputs.head != "both":
+        return [open_trial(inputs, model)]
+    own = open_trial(replace(inputs, head=None), model)
+    others = [head for head in own.detector.heads if head != own.head]
+    if not others:
+        raise InputError(f"--head: '{own.title}' has the head {own.head} only")
+    return [replace(own, other_head=others[0]), replace(own, inputs=replace(inputs, head=others[0]))]
+
+
 def open_trial(inputs: Inputs, model: str | None = None) -> Trial:
     """Load the model, by default the one of the study, and choose the images."""
+    if inputs.head == "both":
+        raise InputError("--head: this study runs one head; only ladder and dense-epochs run both")
     whole = cast(AnnotatedDataset, inputs.annotated)
     name = inputs.model if model is None else model
     detector = load(name, device=inputs.device, dtype=inputs.dtype)

@@ -14,7 +14,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -29,12 +29,14 @@ from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector, Pixels
 from vgtok.detect.loading import load
 from vgtok.detect.model import CoDetr
+from vgtok.detect.result import Result, Timings
 from vgtok.errors import InputError
 from vgtok.files import write_bytes, write_text
 from vgtok.parallel import Mapper, map_with_progress
 from vgtok.study.tokenizers import partitions
-from vgtok.tokenize.canvas import read_image
+from vgtok.tokenize.canvas import Canvas, read_image
 from vgtok.tokenize.tokenizer import Tokenizer
+from vgtok.tokenize.tokens import Tokens
 
 FOLDER = "cells"
 
@@ -75,6 +77,9 @@ def found(boxes: NDArray[Any], scores: NDArray[Any], labels: NDArray[Any], retai
     """Return detections in the types they are stored in."""
     return Found(boxes.astype(np.float32), scores.astype(np.float32), labels.astype(np.int16), retained, ms)
 
+
+ByHead = tuple[Found, ...]
+"""The detections of one image by the heads of the stores they go to."""
 
 CustomReader = Callable[[Detector, Pixels, int, Head], Found]
 """Another way to read an image: a frozen dataclass, identified on disk by its repr."""
@@ -146,7 +151,7 @@ class FrameJob:
 
     model: str
     precision: str
-    store: CellStore
+    stores: tuple[CellStore, ...]
     path: Path
     image: str
     readers: tuple[Reader, ...]
@@ -162,12 +167,15 @@ def run_cells(
     workers: int,
     label: str,
     mapper: Mapper | None = None,
+    other_head: Head | None = None,
 ) -> dict[Reader, list[Found]]:
     """Return the detections of every reader in every image; compute only those the store lacks.
 
     On a CPU several processes with one thread each are faster than one process with several threads. With a `mapper`
-    it decides where images are computed, and results are stored as they arrive.
+    it decides where images are computed, and results are stored as they arrive. What is computed is also stored for the
+    `other_head`, which shares its features.
     """
+    stores = (store, *([replace(store, head=other_head)] if other_head else []))
     wanted = tuple(dict.fromkeys(readers))
     digests = [image_digest(path) for path in images]
     known = {(image, reader): store.load(reader, image) for image in digests for reader in wanted}
@@ -175,7 +183,7 @@ def run_cells(
     for path, image in zip(images, digests, strict=True):
         lacking = tuple(reader for reader in wanted if known[image, reader] is None)
         if lacking:
-            jobs.append(FrameJob(model, detector.precision, store, path, image, lacking))
+            jobs.append(FrameJob(model, detector.precision, stores, path, image, lacking))
     workers = min(workers, len(jobs)) if detector.device.type == "cpu" else 1
     if mapper is not None:
         found = _stored(jobs, mapper(_run_elsewhere, jobs, label=label))
@@ -184,35 +192,41 @@ def run_cells(
     else:
         found = map_with_progress(lambda job: _run(job, detector), jobs, workers=1, label=label)
     for job, findings in zip(jobs, found, strict=True):
-        known |= {(job.image, reader): one for reader, one in zip(job.readers, findings, strict=True)}
+        known |= {(job.image, reader): heads[0] for reader, heads in zip(job.readers, findings, strict=True)}
     return {reader: [cast(Found, known[image, reader]) for image in digests] for reader in wanted}
 
 
-def _run(job: FrameJob, detector: Detector) -> list[Found]:
+def _run(job: FrameJob, detector: Detector) -> list[ByHead]:
     found = {}
-    for reader, one in _detect(detector, read_image(job.path), job.readers, job.store):
-        job.store.save(reader, job.image, one)
-        found[reader] = one
+    for reader, heads in _detect(detector, read_image(job.path), job.readers, job.stores):
+        _save(job, reader, heads)
+        found[reader] = heads
     return [found[reader] for reader in job.readers]
 
 
-def _run_elsewhere(job: FrameJob) -> list[Found]:
+def _save(job: FrameJob, reader: Reader, heads: ByHead) -> None:
+    # Last the store that is asked first: what it has, the others have too.
+    for store, one in reversed(list(zip(job.stores, heads, strict=True))):
+        store.save(reader, job.image, one)
+
+
+def _run_elsewhere(job: FrameJob) -> list[ByHead]:
     """Return the detections of an image without storing them: another machine may not see the store."""
-    detector = _loaded(job.model, job.precision, job.store.fingerprint)
-    found = dict(_detect(detector, read_image(job.path), job.readers, job.store))
+    detector = _loaded(job.model, job.precision, job.stores[0].fingerprint)
+    found = dict(_detect(detector, read_image(job.path), job.readers, job.stores))
     return [found[reader] for reader in job.readers]
 
 
-def _stored(jobs: Sequence[FrameJob], found: Iterator[list[Found]]) -> Iterator[list[Found]]:
+def _stored(jobs: Sequence[FrameJob], found: Iterator[list[ByHead]]) -> Iterator[list[ByHead]]:
     """Store what other machines found, as it arrives, and yield it."""
     for job, findings in zip(jobs, found, strict=True):
-        for reader, one in zip(job.readers, findings, strict=True):
-            job.store.save(reader, job.image, one)
+        for reader, heads in zip(job.readers, findings, strict=True):
+            _save(job, reader, heads)
         yield findings
 
 
-def _run_in_process(job: FrameJob) -> list[Found]:
-    return _run(job, _loaded(job.model, job.precision, job.store.fingerprint))
+def _run_in_process(job: FrameJob) -> list[ByHead]:
+    return _run(job, _loaded(job.model, job.precision, job.stores[0].fingerprint))
 
 
 @cache
@@ -225,22 +239,54 @@ def _loaded(model: str, precision: str, expected: str) -> Detector:
 
 
 def _detect(
-    detector: Detector, pixels: Pixels, readers: Sequence[Reader], store: CellStore
-) -> Iterator[tuple[Reader, Found]]:
+    detector: Detector, pixels: Pixels, readers: Sequence[Reader], stores: tuple[CellStore, ...]
+) -> Iterator[tuple[Reader, ByHead]]:
     """Yield the detections of each reader in one image; tokenizers with the same canvas share it and its scores."""
+    heads, most = tuple(store.head for store in stores), stores[0].max_detections
     by_canvas: dict[object, list[Tokenizer]] = {}
     for reader in readers:
         if isinstance(reader, Tokenizer):
             by_canvas.setdefault((reader.canvas, reader.padding), []).append(reader)
         else:
-            yield reader, reader(detector, pixels, store.max_detections, store.head)
+            yield reader, tuple(reader(detector, pixels, most, head) for head in heads)
     for tokenizers in by_canvas.values():
         canvas = tokenizers[0].pad(detector.fit(pixels, tokenizers[0].canvas))
         for tokenizer, tokens in zip(tokenizers, partitions(canvas, tokenizers), strict=True):
             started = time.perf_counter()
-            result = detector.on_canvas(pixels, canvas, tokens, max_detections=store.max_detections, head=store.head)
+            results = (
+                [detector.on_canvas(pixels, canvas, tokens, max_detections=most, head=heads[0])]
+                if len(heads) == 1
+                else _by_heads(detector, pixels, canvas, tokens, most, heads)
+            )
             taken = 1000 * (time.perf_counter() - started)
-            yield tokenizer, found(result.boxes, result.scores, result.labels, tokens.retained, taken)
+            yield (
+                tokenizer,
+                tuple(found(result.boxes, result.scores, result.labels, tokens.retained, taken) for result in results),
+            )
+
+
+def _by_heads(
+    detector: Detector, pixels: Pixels, canvas: Canvas, tokens: Tokens, most: int, heads: Sequence[Head]
+) -> list[Result]:
+    """Return what `Detector.on_canvas` returns of an (H, W, 3) image by each head, with its features computed once."""
+    model = detector.model
+    with detector.running():
+        given = torch.from_numpy(canvas.image.copy()).permute(2, 0, 1).to(detector.device)
+        maps = model.encoder([given], [tokens]).maps
+        sites = model.sites(maps, [tokens])[0] if detector.sparse_head else None
+        predictions = model.predict_heads(maps[0], (tokens.height, tokens.width), most, heads, sites)
+    return [
+        Result.from_canvas(
+            tuple(part.float().cpu().numpy() for part in prediction),
+            canvas,
+            score_threshold=0.0,
+            class_names=detector.names,
+            tokens=tokens,
+            timings=Timings(0.0, 0.0, 0.0),
+            image=pixels,
+        )
+        for prediction in predictions
+    ]
 
 
 def image_digest(path: Path) -> str:

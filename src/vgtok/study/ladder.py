@@ -10,7 +10,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from vgtok.data.subset import evenly_spaced
-from vgtok.study.accuracy import Measured, Trial, open_trial, share_of, signed, verdict
+from vgtok.errors import InputError
+from vgtok.study.accuracy import Measured, Trial, open_trial, open_trials, share_of, signed, verdict
 from vgtok.study.budgets import PERCENTILES
 from vgtok.study.cells import Reader
 from vgtok.study.paper import (
@@ -70,24 +71,36 @@ Group = tuple[Trial, dict[Point, Measured]]
 
 
 def ladder(inputs: Inputs) -> Result:
-    """Measure every point and compare each with its control at the same budget."""
-    trial = open_trial(inputs)
-    small = trial.small
-    groups = _measured(trial, _LADDER, _GATES, "ladder")
-    rows = [_row(part, point, cells) for part, cells in groups for point in cells]
+    """Measure every point, by each head asked for, and compare it with its control at the same budget."""
+    trials = open_trials(inputs)
+    measured = [(trial, _measured(trial, _LADDER, _GATES, f"ladder, {trial.head} head")) for trial in trials]
+    own, small = trials[0], trials[0].small
+    rows = [_row(part, point, cells) for _, groups in measured for part, cells in groups for point in cells]
+    drawn = [row for row in rows if row["head"] == own.head]
     panels = []
     for metric in ("AP", small):
         lines = []
         for number, name in enumerate((SINGLE_PASS, *_LADDER)):
-            own = [rows[0], *(row for row in rows if row["tokenizer"] == name)]
-            own.sort(key=lambda row: -float(row["retained"]))
+            line = [drawn[0], *(row for row in drawn if row["tokenizer"] == name)]
+            line.sort(key=lambda row: -float(row["retained"]))
             style = "o--" if name == RANDOM else "o-"
-            shares, values = [row["retained"] for row in own], [row[metric] for row in own]
+            shares, values = [row["retained"] for row in line], [row[metric] for row in line]
             lines.append(Line(shares, values, name, number, style, looks={"markersize": 3.5}))
         panels.append(Panel(lines, {"xlabel": "share of the dense grid", "ylabel": metric, "ylim": (0, None)}))
-    differences = [row for part, cells in groups for point in cells for row in _differences(part, point, cells)]
-    notes = [*_orderings(trial, _merged(groups)), *_part_note(groups)]
-    return trial.result(rows, notes, line_plot(*panels), also={"differences": differences})
+    differences = [
+        row
+        for _, groups in measured
+        for part, cells in groups
+        for point in cells
+        for row in _differences(part, point, cells)
+    ]
+    notes = [
+        note if trial is own else f"{trial.head} head: {note}"
+        for trial, groups in measured
+        for note in _orderings(trial, _merged(groups))
+    ]
+    notes += _part_note(measured[0][1])
+    return own.result(rows, notes, line_plot(*panels), also={"differences": differences})
 
 
 def _measured(trial: Trial, names: tuple[str, ...], decisive: tuple[str, ...], label: str) -> list[Group]:
@@ -118,7 +131,7 @@ def _part_note(groups: list[Group]) -> list[str]:
 
 def _row(trial: Trial, point: Point, cells: dict[Point, Measured]) -> Row:
     name, at = point
-    about = {"tokenizer": name, "setting": f"p {at:g}" if name == SINGLE_PASS else f"{at:.0%}"}
+    about = {"head": trial.head, "tokenizer": name, "setting": f"p {at:g}" if name == SINGLE_PASS else f"{at:.0%}"}
     metrics = ("retained", "AP", "AP50", trial.small)
     printed = _paper(trial.dataset.name, point)
     control = _control(point)
@@ -137,7 +150,7 @@ def _differences(trial: Trial, point: Point, cells: dict[Point, Measured]) -> It
         for metric in ("AP", trial.small):
             row = cells[point].versus(other[0], cells[other], metric)
             significant = row["low"] is not None and (row["low"] > 0 or row["high"] < 0)
-            yield {"tokenizer": name, "at": at, "metric": metric, **row, "significant": significant}
+            yield {"head": trial.head, "tokenizer": name, "at": at, "metric": metric, **row, "significant": significant}
 
 
 def _paper(data: str, point: Point) -> Printed:
@@ -199,23 +212,39 @@ _DRAWN = (GATED, TOP_HAT, SINGLE_PASS)
 _PUBLISHED = {"EVORL": {"AP": 42.2}, "Dome-DETR-L": {"AP": 40.5}, "YOLC + MS": {"APS": 32.9}}
 """The dotted bars of the figure."""
 
+_OWN = ("measured", "measured zero-shot")
+"""Kinds of points measured here: of the model, and of a second one that never saw a coarse token."""
+
 _TRAINED_DENSE = {"AP": 48.14, "APS": 39.53}
 """The dense model finetuned with the recipe of the trained cells (Section 4.2)."""
 
 
 def pareto(inputs: Inputs) -> Result:
-    """Measure the three tokenizers of the figure along their budgets, beside the trained, zero-shot and published."""
-    trial = open_trial(inputs)
-    cells = _merged(_measured(trial, (TOP_HAT, GATED), (), "pareto"))
-    rows = _paper_rows()
-    rows += [
-        _point("measured", name, cell.retained, cell["AP"], cell.evaluation.metrics.get("APS"))
-        for (name, _), cell in cells.items()
-    ]
-    notes = [
+    """Measure the three tokenizers of the figure along their budgets, beside the trained, zero-shot and published.
+
+    A second model, one that never saw a coarse token, is the zero-shot curve of the first.
+    """
+    names = inputs.models or (inputs.model,)
+    if len(names) > 2:
+        raise InputError(f"--model: the trained model and one trained on all tokens, not {len(names)}")
+    trial = open_trial(inputs, names[0])
+    rows, notes = _paper_rows(), []
+    for kind, name in zip(_OWN, names, strict=False):
+        own = open_trial(inputs, name)
+        cells = _merged(_measured(own, (TOP_HAT, GATED), (), f"pareto, {own.title}"))
+        rows += [
+            _point(kind, tokenizer, cell.retained, cell["AP"], cell.evaluation.metrics.get("APS"))
+            for (tokenizer, _), cell in cells.items()
+        ]
+        gain = cells[TOP_HAT, 0.40].minus(cells[SINGLE_PASS, float(_SHARED[0.40])], "AP")
+        notes.append(
+            f"{kind}, {own.title}: at 40% Top-hat + gate keeps {share_of(cells[GATED, 0.40], cells[_DENSE_POINT])}; "
+            f"Top-hat over Single-pass at 40%: AP {verdict(*gain)}"
+        )
+    notes += [
         *_crossings(trial, rows),
         "trained: finetuned at each budget, means of three seeds; zero-shot: the paper's dense checkpoint; measured: "
-        f"one checkpoint, {trial.title}, at every budget",
+        "one checkpoint at every budget; measured zero-shot: one that never saw a coarse token",
     ]
     return trial.result(rows, notes, lambda figure: _plot(figure, rows))
 
@@ -254,7 +283,8 @@ def _plot(figure: "Figure", rows: list[Row]) -> None:
     """Draw AP and APS above, and their share of the own dense model below."""
     figure.set_size_inches(7.6, 6.4)
     panels: Any = figure.subplots(2, 2, sharex=True)
-    styles = {"trained": "o-", "zero-shot": "o--", "measured": "s-"}
+    styles = {"trained": "o-", "zero-shot": "o--", **dict(zip(_OWN, ("s-", "s--"), strict=True))}
+    styles = {kind: style for kind, style in styles.items() if any(row["kind"] == kind for row in rows)}
     for column, metric in enumerate(("AP", "APS")):
         for kind, style in styles.items():
             dense = next(row for row in rows if row["kind"] == kind and row["name"] == DENSE)
@@ -262,8 +292,8 @@ def _plot(figure: "Figure", rows: list[Row]) -> None:
                 own = [row for row in rows if row["kind"] == kind and row["name"] == name and row[metric] is not None]
                 line = sorted([dense, *own], key=lambda row: float(row["retained"]))
                 along, values = [row["retained"] for row in line], [row[metric] for row in line]
-                looks = {"markersize": 3.5, "linewidth": 1.8 if kind == "measured" else 1.0}
-                looks |= {"alpha": 1.0 if kind == "measured" else 0.55}
+                looks = {"markersize": 3.5, "linewidth": 1.8 if kind in _OWN else 1.0}
+                looks |= {"alpha": 1.0 if kind in _OWN else 0.55}
                 draw_line(panels[0, column], Line(along, values, f"{name}, {kind}", number, style, looks=looks))
                 if dense[metric]:
                     shares = [value / dense[metric] for value in values]
@@ -279,6 +309,6 @@ def _plot(figure: "Figure", rows: list[Row]) -> None:
 
 
 STUDIES = (
-    Study("ladder", "Table A3 and Sec. C: budget ladders of one checkpoint", ladder, takes=DETECTS),
+    Study("ladder", "Table A3 and Sec. C: budget ladders of one checkpoint", ladder, takes=DETECTS, both_heads=True),
     Study("pareto", "Fig. 3: operating range, trained, zero-shot and published", pareto, takes=DETECTS),
 )

@@ -135,10 +135,10 @@ class Inputs:
     """What a study runs on: a data set, a number of processes and, for the figures, the image to show (`frame`).
 
     Results are written to `out`, where long studies also keep what they need to resume. Accuracy studies run `models`
-    with `head` (default: each model's own) on at most `limit` evenly spread images, on `device` in `dtype`; for other
-    studies the command takes so many of the data set. `class_map` has classes of other models as `--map` spells them.
-    `mapper` is what maps over images in place of `workers` processes of this machine. `source` is the data set as
-    `--data` spells it, for studies that train on it.
+    with `head` (default: each model's own; some can run both) on at most `limit` evenly spread images, on `device` in
+    `dtype`; for other studies the command takes so many of the data set. `class_map` has classes of other models as
+    `--map` spells them. `mapper` is what maps over images in place of `workers` processes of this machine. `source` is
+    the data set as `--data` spells it, for studies that train on it.
     """
 
     dataset: Dataset | None
@@ -147,7 +147,7 @@ class Inputs:
     out: Path = RUNS / "study"
     models: tuple[str, ...] = ()
     limit: int | None = None
-    head: Literal["query", "atss"] | None = None
+    head: Literal["query", "atss", "both"] | None = None
     device: str = "auto"
     dtype: str = "float32"
     class_map: tuple[str, ...] = ()
@@ -239,7 +239,7 @@ class Study:
     """A command of `vgtok study`; `takes` names its options, others are refused.
 
     `keeps` is False for one that leaves nothing to resume from though it runs a model. `frames` is the number of images
-    `vgtok study all` gives it [default: all]; 0 leaves it out.
+    `vgtok study all` gives it [default: all]; 0 leaves it out. `both_heads` is True for one that can run two heads.
     """
 
     name: str
@@ -248,6 +248,7 @@ class Study:
     takes: tuple[Option, ...] = ("data", "limit")
     keeps: bool = True
     frames: int | None = None
+    both_heads: bool = False
 
     @property
     def resumes(self) -> bool:

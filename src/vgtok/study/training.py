@@ -18,7 +18,7 @@ from vgtok.data.dataset import open_annotated
 from vgtok.data.synthetic import SceneConfig, render_scene
 from vgtok.detect.saving import is_saved
 from vgtok.errors import InputError
-from vgtok.study.accuracy import Measured, Trial, open_trial, signed
+from vgtok.study.accuracy import Measured, Trial, open_trials, signed
 from vgtok.study.cells import TRAINING, code_digest
 from vgtok.study.paper import DENSE, ZERO_SHOT
 from vgtok.study.result import DETECTS, RENDERED, Draw, Inputs, Line, Panel, Read, Result, Row, Study, line_plot
@@ -43,25 +43,29 @@ _REPORTED: tuple[tuple[str, float], ...] = (
 def dense_epochs(inputs: Inputs) -> Result:
     """Measure every checkpoint with all tokens."""
     names = checkpoints(inputs.models or (inputs.model,))
-    measured: list[tuple[str, Measured]] = []
-    trial: Trial | None = None
+    measured: list[tuple[Trial, Measured]] = []
     for name in names:
-        trial = open_trial(inputs, name)
-        cell = trial.measure({DENSE: trial.tokenizer(DENSE)}, f"dense, {trial.title}")[DENSE]
-        measured.append((trial.title, cell))
-    assert trial is not None
-    best = max(measured, key=lambda entry: entry[1]["AP"] or 0.0)
+        for trial in open_trials(inputs, name):
+            cell = trial.measure({DENSE: trial.tokenizer(DENSE)}, f"dense, {trial.title}, {trial.head} head")[DENSE]
+            measured.append((trial, cell))
+    own = measured[0][0]
     rows: list[Row] = []
-    for name, cell in measured:
-        row = cell.row({"checkpoint": name, "step": step(name)}, ("AP", "AP50", trial.small), {})
-        rows.append(row | cell.versus(*best))
-    notes = [
-        f"the best of {len(rows)} is {best[0]}; from the first to the last AP moves by "
-        f"{signed((rows[-1]['AP'] or 0.0) - (rows[0]['AP'] or 0.0))}",
-    ]
+    notes = []
+    for head in dict.fromkeys(trial.head for trial, _ in measured):
+        along = [(trial.title, cell) for trial, cell in measured if trial.head == head]
+        best = max(along, key=lambda entry: entry[1]["AP"] or 0.0)
+        for name, cell in along:
+            row = cell.row({"head": head, "checkpoint": name, "step": step(name)}, ("AP", "AP50", own.small), {})
+            rows.append(row | cell.versus(*best))
+        first, last = along[0][1]["AP"] or 0.0, along[-1][1]["AP"] or 0.0
+        notes.append(
+            f"{head} head: the best of {len(along)} is {best[0]}; from the first to the last AP moves by "
+            f"{signed(last - first)}"
+        )
     printed = [{"quantity": quantity, "paper": value} for quantity, value in _REPORTED]
-    also = {"model": [name for name, _ in measured]}
-    return trial.result(rows, notes, _along(rows, ("AP", "AP50", trial.small)), paper_only=printed, also=also)
+    also = {"model": list(dict.fromkeys(trial.title for trial, _ in measured))}
+    drawn = [row for row in rows if row["head"] == own.head]
+    return own.result(rows, notes, _along(drawn, ("AP", "AP50", own.small)), paper_only=printed, also=also)
 
 
 def _along(rows: list[Row], metrics: Sequence[str]) -> Draw:
@@ -245,6 +249,13 @@ def _learning(logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Draw:
 
 
 STUDIES = (
-    Study("dense-epochs", "Fig. A1: the dense model along its training", dense_epochs, takes=DETECTS, frames=0),
+    Study(
+        "dense-epochs",
+        "Fig. A1: the dense model along its training",
+        dense_epochs,
+        takes=DETECTS,
+        frames=0,
+        both_heads=True,
+    ),
     Study("overfit", "co-detr-vit-tiny on eight scenes, with and without auxiliary heads", overfit, takes=(), frames=0),
 )
