@@ -92,6 +92,10 @@ def test_evaluate_runs_a_model(vgtok: Run, model: Path, tmp_path: Path) -> None:
     save_detector(Detector(small_detector().model, canvas=(192, 128), budget=1.0), tmp_path / "released")
     _, out, _ = vgtok("evaluate", "--model", tmp_path / "released", *data, "--limit", 2, "--json")
     assert (json.loads(out)["budget"], json.loads(out)["retained"]) == (1.0, 1.0)
+    _, out, _ = vgtok("evaluate", "--model", model, *data, "--limit", 2, "--tokenizer", "compact", "--json")
+    assert json.loads(out)["tokenizer"] == "compact"
+    assert document["tokenizer"] == "top-hat+gate"
+    assert "tokenizer: 'taste' is not one of" in vgtok("evaluate", "--model", model, *data, "--tokenizer", "taste")[2]
     code, out, _ = vgtok("evaluate", "--model", model, *data, "--budget", 0.5, "--report", tmp_path / "report")
     assert code == 0
     assert "not known to the model" in out

@@ -12,11 +12,13 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 
 from tests.detect.small_models import ENCODER, small_detector
+from tests.tokenize.test_tokenizer import random_image
 from vgtok.detect import saving
 from vgtok.detect.detector import Detector
 from vgtok.detect.saving import file_digest, load_detector, model_card, read_config, save_detector
 from vgtok.errors import InputError
 from vgtok.tokenize.retention import load_table
+from vgtok.tokenize.tokenizer import Tokenizer, preset
 
 
 def edited(folder: Path, **changes: Any) -> None:
@@ -73,6 +75,27 @@ def test_the_default_budget_is_part_of_a_model(tmp_path: Path) -> None:
     assert load_detector(tmp_path / "model").budget == 1.0
     edited(tmp_path / "model", budget="all")
     with pytest.raises(InputError, match="damaged model configuration"):
+        load_detector(tmp_path / "model")
+
+
+def test_a_model_knows_the_tokenizer_it_is_read_by(tmp_path: Path) -> None:
+    compact = Detector(small_detector().model, canvas=(192, 128), tokenizer_name="compact")
+    save_detector(compact, tmp_path / "model")
+    loaded = load_detector(tmp_path / "model")
+    expected = Tokenizer(0.4, canvas=(192, 128), **preset("compact"))
+    assert loaded.tokenizer() == compact.tokenizer(0.4) == expected
+    image = random_image(128, 192, 5)
+    boxes = loaded(image, score_threshold=0).tokens.boxes
+    np.testing.assert_array_equal(boxes, expected(image).boxes)
+    np.testing.assert_array_equal(loaded.prepare(image).tokens.boxes, boxes)
+    assert not np.array_equal(boxes, Tokenizer(0.4, canvas=(192, 128))(image).boxes)
+    document = json.loads((tmp_path / "model" / "config.json").read_text())
+    # A model of an earlier version
+    del document["tokenizer"]
+    (tmp_path / "model" / "config.json").write_text(json.dumps(document))
+    assert load_detector(tmp_path / "model").tokenizer_name == "top-hat+gate"
+    edited(tmp_path / "model", tokenizer="by taste")
+    with pytest.raises(InputError, match=r"damaged model configuration .*'by taste' is not one of single-pass"):
         load_detector(tmp_path / "model")
 
 

@@ -112,8 +112,12 @@ def test_pixels_without_a_known_range_are_read_by_the_one_given(plain: tuple[Det
 def test_the_model_in_the_package_predicts_by_its_own_head(tmp_path: Path) -> None:
     detector, image = vgtok.load("vgtok-tiny", dtype="float32"), render_scene(89, 1024, 576).pixels
     detector.canvas = (512, 288)
+    # Another tokenizer than that of files without one
+    detector.tokenizer_name = "compact"
     assert export_onnx(detector, tmp_path / "tiny.onnx").head == detector.head == "atss"
-    found = OnnxDetector(tmp_path / "tiny.onnx", threads=1)(image, max_detections=300, score_threshold=0.0)
+    exported = OnnxDetector(tmp_path / "tiny.onnx", threads=1)
+    assert exported.tokenizer_name == "compact"
+    found = exported(image, max_detections=300, score_threshold=0.0)
     assert_same(found, detector(image, budget=0.4, max_detections=300, score_threshold=0.0))
     with pytest.raises(InputError, match="head: this model was saved without its ATSS head"):
         export_onnx(traceable_detector("vit-tiny", WINDOWED_VIT), tmp_path / "no.onnx", head="atss")

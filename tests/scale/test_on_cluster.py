@@ -122,6 +122,7 @@ def test_detections_equal_the_local_engine_s_and_resume_when_finished(
     data: Path, nodes: Nodes, local: Local, tmp_path: Path
 ) -> None:
     settings = ("--model", data / "model", "--score-threshold", 0, "--write", "coco", "--write", "csv")
+    settings += ("--tokenizer", "compact")
     words = ("detect", data / "set" / "images", *settings, "--json")
     local(*words, "--out", tmp_path / "local")
     ray = (*words, "--out", tmp_path / "ray", "--engine", "ray", *WORKER)

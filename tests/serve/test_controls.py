@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.detect.small_models import small_detector
+from vgtok.detect.detector import Detector
 from vgtok.serve.controls import (
     SAMPLES,
     YOUR_IMAGE,
@@ -20,11 +21,19 @@ from vgtok.serve.service import Service, Settings
 SERVICE = Service(small_detector(), "small", score_threshold=0.25)
 
 
+def read_by_compact() -> Detector:
+    detector = small_detector()
+    detector.tokenizer_name = "compact"
+    return detector
+
+
 def test_without_parameters_the_controls_are_the_models() -> None:
     assert linked_controls({}, SERVICE) == (default_controls(SERVICE), [])
     default = default_controls(SERVICE)
     assert (default.per_cent, default.score_threshold) == (100 * SERVICE.budget, 0.25)
-    assert default.settings == Settings(budget=SERVICE.budget)
+    assert default.settings == Settings(SERVICE.budget, 0.2, "tophat", "quadtree")
+    other = Service(read_by_compact(), "small")
+    assert default_controls(other).settings == Settings(other.budget, 0.0, "compact", "quadtree")
 
 
 def test_every_parameter_sets_its_control() -> None:
@@ -60,7 +69,7 @@ def test_two_scales_have_a_least_budget() -> None:
     assert controls.per_cent == 100 * low.budget
     # An event may come before the slider has followed the splitter.
     assert replace(controls, per_cent=8).settings.budget == 0.25
-    assert replace(controls, per_cent=None, rank=None).settings == Settings(splitter="single_pass")
+    assert replace(controls, per_cent=None, rank=None).settings == Settings(None, None, "tophat", "single_pass")
 
 
 def test_an_upload_is_read_only_while_it_is_the_image_in_use() -> None:

@@ -39,6 +39,18 @@ def test_a_frame_is_read_at_the_models_own_budget(budget: float) -> None:
     assert Service().tokenize(picture(0), "a", Settings()).answer.settings.budget == 0.4
 
 
+def test_what_a_request_leaves_open_is_the_models() -> None:
+    detector = Detector(small_detector().model, canvas=(192, 128), tokenizer_name="compact")
+    service = Service(detector, "small")
+    reading = service.detect(picture(0), "a", Settings())
+    assert reading.answer.settings == Settings(0.4, 0.0, "compact", "quadtree")
+    np.testing.assert_array_equal(reading.tokens.boxes, detector(picture(0)).tokens.boxes)
+    # The gate goes with the score, unless it is asked for.
+    assert service.completed(Settings(scorer="tophat")) == Settings(0.4, 0.2, "tophat", "quadtree")
+    assert Service().completed(Settings(scorer="compact")) == Settings(0.4, 0.0, "compact", "quadtree")
+    assert service.completed(Settings(rank=0.1, splitter="single_pass")) == Settings(0.4, 0.1, "compact", "single_pass")
+
+
 def test_a_frame_the_model_cannot_take_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     detector = small_detector()
 

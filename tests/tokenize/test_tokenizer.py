@@ -77,6 +77,8 @@ def test_single_pass_tiles_every_frame(height: int, width: int, seed: int, perce
             Tokenizer(percentile=60, canvas="native"),
             Tokenizer(budget=0.7, rank=0.0, canvas="native"),
             Tokenizer(percentile=50, splitter="single_pass", canvas="native"),
+            Tokenizer(budget=0.4, scorer="compact", rank=0.0, canvas="native"),
+            Tokenizer(percentile=60, scorer="compact", canvas="native"),
             Tokenizer(budget=0.4, scorer="fused", canvas="native"),
             Tokenizer(budget=0.4, gate="surround", canvas="native"),
         )
@@ -91,9 +93,10 @@ def test_a_batch_of_tensors_gives_the_same_partitions(height: int, width: int, s
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_full_frame_is_the_same_from_tensors_and_on_any_number_of_threads(device: str) -> None:
+@pytest.mark.parametrize("name", ["top-hat+gate", "compact"])
+def test_a_full_frame_is_the_same_from_tensors_and_on_any_number_of_threads(device: str, name: str) -> None:
     image = random_image(1152, 2048, 3)
-    tokenizer = Tokenizer(budget=0.4)
+    tokenizer = Tokenizer(budget=0.4, **preset(name))
     expected = tokenizer(image).boxes
     pixels = torch.from_numpy(image).permute(2, 0, 1)[None].to(device)
     np.testing.assert_array_equal(tokenizer.batch(pixels)[0].boxes, expected)

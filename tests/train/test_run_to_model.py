@@ -34,12 +34,15 @@ def test_the_folder_holds_all_a_user_needs(run: Path, tmp_path: Path) -> None:
     document = {"protocol": "visdrone", "images": 548, "budget": 0.4, "AP50": 12.5, "extra": 1, "classes": classes}
     evaluation.write_text(json.dumps(document))
     words = ["convert", "run", str(run), str(tmp_path / "model"), "--half", "--table", "visdrone", "--json"]
+    words += ["--tokenizer", "compact"]
     result = CliRunner().invoke(app, [*words, "--license", "for academic use", "--evaluation", str(evaluation)])
     assert result.exit_code == 0, result.output
     assert json.loads(result.output)["classes"] == ["car"]
     detector = load_detector(tmp_path / "model")
     assert detector.table is not None
     assert detector.license == "for academic use"
+    assert detector.tokenizer_name == "compact"
+    assert detector_from_run(run).tokenizer_name == "top-hat+gate"
     card = (tmp_path / "model" / "README.md").read_text()
     assert "| visdrone | 548 | 0.4 | 12.5 |" in card
     assert "| class | boxes | AP50 at 40% |" in card

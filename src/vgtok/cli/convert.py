@@ -21,6 +21,7 @@ from vgtok.defaults import DEFAULT_MODEL
 from vgtok.errors import InputError
 from vgtok.files import is_there, read_json, read_lines, write_text
 from vgtok.show.tables import cell_text, markdown_table, markdown_text
+from vgtok.tokenize.tokenizer import PRESETS
 
 
 class _AnnotationsByDefault(VerbGroup):
@@ -83,6 +84,10 @@ def run(
         list[Path] | None, typer.Option(help="Output of `vgtok evaluate --json`, for the model card; repeatable.")
     ] = None,
     head: Annotated[options.HeadName | None, typer.Option(help="Prediction head (default: the recipe's).")] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help=f"How images are split: {', '.join(PRESETS)} (default: the recipe's)."),
+    ] = None,
     inference: Annotated[bool, typer.Option("--inference", help="Leave out the auxiliary training heads.")] = False,
     half: Annotated[bool, typer.Option("--half", help="Store the weights in fp16.")] = False,
     json_: options.Json = False,
@@ -95,7 +100,12 @@ def run(
     documents = [_evaluation(path) for path in evaluation or ()]
     rows = [{name: one[name] for name in _CARD_COLUMNS if one.get(name) is not None} for one in documents]
     detector = detector_from_run(
-        source, None if table is None else load_table(table), license, rows, head.value if head else None
+        source,
+        None if table is None else load_table(table),
+        license,
+        rows,
+        head.value if head else None,
+        tokenizer,
     )
     weights = save_detector(detector, out, auxiliary=() if inference else None, half=half)
     parts = [model_card(read_config(out), out.name), *_by_class(documents), training_section(source)]
@@ -108,7 +118,20 @@ def run(
         print(f"{out}: {megabytes:.1f} MB, {len(detector.names)} classes; open it as vgtok.load({str(out)!r})")
 
 
-_CARD_COLUMNS = ("protocol", "images", "head", "dtype", "budget", "AP", "AP50", "AP75", "APS", "APM", "APL")
+_CARD_COLUMNS = (
+    "protocol",
+    "images",
+    "head",
+    "dtype",
+    "tokenizer",
+    "budget",
+    "AP",
+    "AP50",
+    "AP75",
+    "APS",
+    "APM",
+    "APL",
+)
 
 
 def _evaluation(path: Path) -> dict[str, Any]:

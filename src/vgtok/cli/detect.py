@@ -22,7 +22,7 @@ from vgtok.cli.detections import GEO_FILES, PARTS, Job, Output, weights_stamp, w
 from vgtok.cli.engines import EngineName, check_plain_reading, engine_from, model_worker
 from vgtok.cli.frames import Reading
 from vgtok.cli.inputs import Found, absolute_inputs, find_inputs, output_names, passed_over_text
-from vgtok.cli.loading import check_head, open_detector
+from vgtok.cli.loading import check_head, named_tokenizer, open_detector
 from vgtok.cli.options import BudgetOver, print_rows, said_when_interrupted
 from vgtok.cli.pictures import File, Pictures
 from vgtok.cli.video import VIDEO_SUFFIXES, Video, check_camera, count_frames, is_video, logged_frames, record_camera
@@ -53,6 +53,7 @@ def detect(
     max_detections: Annotated[int, typer.Option(min=1, help="Maximum detections per image or frame.")] = 1000,
     head: options.Head = None,
     sparse_head: options.SparseHead = None,
+    tokenizer: options.TokenizerName = None,
     write: Annotated[
         list[Output] | None,
         typer.Option(
@@ -126,7 +127,7 @@ def detect(
     # Check once what would fail for every image: the budget here, the head below.
     if budget is not None:
         Tokenizer(budget=budget)
-    detector = open_detector(model, device, dtype, sparse_head)
+    detector = open_detector(model, device, dtype, sparse_head, tokenizer)
     budget = detector.budget if budget is None else budget
     check_head(detector, head, model)
     settings = {
@@ -143,6 +144,7 @@ def detect(
         **({"truth": truth} if truth else {}),
         **reading.settings(),
         **({"sparse_head": True} if getattr(detector, "sparse_head", False) else {}),
+        **named_tokenizer(detector),
         **({} if (precision := getattr(detector, "precision", "float32")) == "float32" else {"dtype": precision}),
     }
     if cluster is not None:

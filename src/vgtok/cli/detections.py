@@ -86,9 +86,8 @@ class Job:
     def prepare(self, pixels: NDArray[np.uint8], stream: "StreamBudget | None") -> "Prepared":
         """Tokenize (H, W, 3) RGB pixels ahead of the network, at the budget a stream has for them if there is one."""
         budget = self.settings["budget"] if stream is None else stream.share(pixels)
-        return self.detector.prepare(
-            pixels, tokenizer=Tokenizer(budget, canvas=self.reading.fitted(self.detector.canvas))
-        )
+        fitted = self.reading.fitted(self.detector.canvas)
+        return self.detector.prepare(pixels, tokenizer=self.detector.tokenizer(budget, fitted))
 
     def stream(self, earlier: Iterable[Mapping[str, Any]]) -> "StreamBudget | None":
         """Return the budget of a stream that begins with the records of `earlier`; None if each image has its own."""
@@ -96,8 +95,7 @@ class Job:
             return None
         from vgtok.slicing.stream import StreamBudget
 
-        tokenizer = Tokenizer(budget=self.settings["budget"], canvas=self.detector.canvas)
-        stream = StreamBudget(self.settings["budget"], tokenizer=tokenizer)
+        stream = StreamBudget(self.settings["budget"], tokenizer=self.detector.tokenizer(self.settings["budget"]))
         for entry in earlier:
             stream.book(entry["retained"])
         return stream
@@ -189,7 +187,7 @@ class Job:
                 # What was kept of an image is its own exact budget.
                 streamed = self.settings.get("budget_over") == "stream"
                 budget = entry["retained"] if streamed else self.settings["budget"]
-                reader = Tokenizer(budget=budget, canvas=self.reading.fitted(self.detector.canvas))
+                reader = self.detector.tokenizer(budget, self.reading.fitted(self.detector.canvas))
                 tokens = self._partition(frame, reader)
             picture = tokens.overlay(picture)
         drawn = self._annotated(picture, frame.width, entry["objects"], path)

@@ -13,7 +13,7 @@ from rich.table import Table
 from vgtok.cli import engines, options
 from vgtok.cli.detections import weights_stamp
 from vgtok.cli.engines import EngineName, engine_from, model_worker
-from vgtok.cli.loading import check_head, open_detector
+from vgtok.cli.loading import check_head, named_tokenizer, open_detector
 from vgtok.cli.options import said_when_interrupted
 from vgtok.data.dataset import open_annotated
 from vgtok.data.subset import evenly_spaced
@@ -41,6 +41,7 @@ def evaluate(
     budget: options.ModelBudget = None,
     head: options.Head = None,
     sparse_head: options.SparseHead = None,
+    tokenizer: options.TokenizerName = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "float32",
     limit: Annotated[
@@ -106,20 +107,20 @@ def evaluate(
         run |= {"predictions": str(predictions), DETECTIONS_FIELD: str(predictions.absolute())}
     else:
         from vgtok.evaluate.detections import class_labels, run_detector
-        from vgtok.tokenize.tokenizer import Tokenizer
 
         assert model is not None
         dataset = dataset if limit is None else evenly_spaced(dataset, limit)
-        detector = open_detector(model, device, dtype, sparse_head)
+        detector = open_detector(model, device, dtype, sparse_head, tokenizer)
         check_head(detector, head, model)
         chosen = head.value if head else detector.head
         budget = detector.budget if budget is None else budget
-        reader = Tokenizer(budget, canvas=detector.canvas)
+        reader = detector.tokenizer(budget)
         if cluster is not None:
             from vgtok.cli.scaled import score_frames
 
             settings = {"model": model, "weights": weights_stamp(model), "budget": budget, "head": chosen}
             settings |= {"dtype": detector.precision, "sparse_head": getattr(detector, "sparse_head", False)}
+            settings |= named_tokenizer(detector)
             folder = shards or str(run_folder("evaluate", [data], {**settings, "limit": limit}) / "shards")
             labels = class_labels(detector.names, dataset, class_map)
             ran, shard_run = score_frames(
@@ -149,6 +150,7 @@ def evaluate(
             "head": chosen,
             "sparse_head": getattr(detector, "sparse_head", False),
             "budget": budget,
+            "tokenizer": detector.tokenizer_name,
             "dtype": detector.precision,
             **ran.to_dict(),
         }
@@ -208,8 +210,9 @@ def _print_run(run: Mapping[str, Any], report: Path | None) -> None:
     console = Console(highlight=False, soft_wrap=True)
     if "model" in run:
         console.print(
-            f"{escape(run['model'])} at budget {run['budget']:g} ({run['retained']:.2%} of the tokens), {run['head']} "
-            f"head{', sparse' if run['sparse_head'] else ''}, {run['dtype']}, {run['ms']:.0f} ms per image"
+            f"{escape(run['model'])} at budget {run['budget']:g} ({run['retained']:.2%} of the tokens) by "
+            f"{run['tokenizer']}, {run['head']} head{', sparse' if run['sparse_head'] else ''}, {run['dtype']}, "
+            f"{run['ms']:.0f} ms per image"
         )
         console.print(f"classes: {escape(map_text(run['class_map']))}")
         for label, names in (

@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from vgtok.cli.options import HeadName
+from vgtok.defaults import DEFAULT_TOKENIZER
 from vgtok.errors import InputError
+from vgtok.tokenize.tokenizer import preset
 
 if TYPE_CHECKING:
     from vgtok.detect.detector import Detector
@@ -13,15 +15,25 @@ if TYPE_CHECKING:
     AnyDetector = Detector | OnnxDetector
 
 
-def open_detector(model: str, device: str, dtype: str, sparse_head: bool | None) -> "AnyDetector":
-    """Return the model of --model on --device in --dtype; a file that ends in .onnx runs in onnxruntime."""
-    if not _is_graph(model):
-        from vgtok.detect.loading import load
+def open_detector(
+    model: str, device: str, dtype: str, sparse_head: bool | None, tokenizer: str | None
+) -> "AnyDetector":
+    """Return the model of --model on --device in --dtype, read by --tokenizer; an .onnx file runs in onnxruntime."""
+    if tokenizer is not None:
+        preset(tokenizer)
+    opened = _exported if _is_graph(model) else _loaded
+    detector = opened(model, device, dtype, sparse_head)
+    if tokenizer is not None:
+        detector.tokenizer_name = tokenizer
+    return detector
 
-        detector = load(model, device=device, dtype=dtype)
-        if sparse_head is not None:
-            detector.sparse_head = sparse_head
-        return detector
+
+def named_tokenizer(detector: "AnyDetector") -> dict[str, str]:
+    """Return the setting that names the tokenizer; empty for that of earlier versions, so that their runs resume."""
+    return {} if detector.tokenizer_name == DEFAULT_TOKENIZER else {"tokenizer": detector.tokenizer_name}
+
+
+def _exported(model: str, device: str, dtype: str, sparse_head: bool | None) -> "OnnxDetector":
     from vgtok.export.runtime import OnnxDetector
 
     if dtype not in ("auto", "float32"):
@@ -29,6 +41,15 @@ def open_detector(model: str, device: str, dtype: str, sparse_head: bool | None)
     if sparse_head:
         raise InputError(f"--sparse-head: {model} has the head it was exported with; leave the option out")
     return OnnxDetector(model, device=device)
+
+
+def _loaded(model: str, device: str, dtype: str, sparse_head: bool | None) -> "Detector":
+    from vgtok.detect.loading import load
+
+    detector = load(model, device=device, dtype=dtype)
+    if sparse_head is not None:
+        detector.sparse_head = sparse_head
+    return detector
 
 
 def check_head(detector: "AnyDetector", head: HeadName | None, model: str) -> None:

@@ -14,7 +14,7 @@ from rich.markup import escape
 from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS, DEFAULT_MODEL
 from vgtok.errors import InputError, RunInterruptedError
 from vgtok.tokenize.canvas import CanvasSize
-from vgtok.tokenize.tokenizer import Tokenizer
+from vgtok.tokenize.tokenizer import PRESETS, Tokenizer
 
 
 class HeadName(StrEnum):
@@ -89,6 +89,10 @@ SparseHead = Annotated[
         "--sparse-head/--dense-head",
         help="Leave unsplit 64-px roots out of the head's finest level, or not (default: the model's).",
     ),
+]
+TokenizerName = Annotated[
+    str | None,
+    typer.Option(help=f"How images are split: {', '.join(PRESETS)} (default: the model's)."),
 ]
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, cuda:N or mps.")]
 Dtype = Annotated[str, typer.Option(help="auto (what the device is fastest in), float32, float16 or bfloat16.")]

@@ -19,6 +19,7 @@ from vgtok.cli.inputs import absolute_inputs, passed_over_text
 from vgtok.cli.options import console_table, said_when_interrupted
 from vgtok.cli.tokenize import Output, write_tokens
 from vgtok.data.dataset import IMAGE_SUFFIXES, AnnotatedDataset, open_dataset
+from vgtok.defaults import DEFAULT_TOKENIZER
 from vgtok.detect.result import record
 from vgtok.errors import InputError
 from vgtok.evaluate.detections import FrameFound, Run, gather_run
@@ -204,6 +205,7 @@ def detect_frames(
         settings.get("sparse_head", False),
         DrawnDetections(settings, outputs, out.absolute(), truth),
         LARGEST_WHOLE,
+        settings.get("tokenizer", DEFAULT_TOKENIZER),
     )
     with locked(out / ".vgtok-lock", out):
         run = run_verb("detecting", task, pieces, shards or str(out / "shards"), engine, shard_frames, settings)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS, DEFAULT_SCORE
+from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS, DEFAULT_SCORE, DEFAULT_TOKENIZER
 from vgtok.detect.by_windows import detect_by_windows, detect_fitted
 from vgtok.detect.config import MAX_DETECTIONS, Auxiliary, Head
 from vgtok.detect.model import CoDetr
@@ -26,7 +26,7 @@ from vgtok.slicing.frames import ArrayFrame, Frame
 from vgtok.slicing.windows import LARGEST_WHOLE, CanvasChoice, WindowFound, Windows, fitted_canvas, windows_for
 from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, fit_canvas, read_image
 from vgtok.tokenize.retention import RetentionTable
-from vgtok.tokenize.tokenizer import Tokenizer
+from vgtok.tokenize.tokenizer import Tokenizer, preset
 from vgtok.tokenize.tokens import Tokens
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
@@ -38,10 +38,10 @@ _LOG = logging.getLogger(__name__)
 class Detector:
     """A Co-DETR together with its canvas, its retention table and its license note.
 
-    `head`, `budget` and `sparse_head` are the defaults of each call: the head that predicts, the share of tokens an
-    image is read at, and whether the head computes fewer positions too. A default budget of 1 means that the model was
-    never trained on coarse tokens. `evaluations` are the rows of the table of results in the model card, column to
-    value.
+    `head`, `budget`, `sparse_head` and `tokenizer_name` are the defaults of each call: the head that predicts, the
+    share of tokens an image is read at, whether the head computes fewer positions too, and the tokenizer, one of
+    `vgtok.tokenize.PRESETS`. A default budget of 1 means that the model was never trained on coarse tokens.
+    `evaluations` are the rows of the table of results in the model card, column to value.
 
     >>> detector = vgtok.load("model")                    # doctest: +SKIP
     >>> result = detector("frame.jpg", budget=0.40)       # doctest: +SKIP
@@ -59,7 +59,9 @@ class Detector:
         head: Head = "query",
         budget: float = DEFAULT_BUDGET,
         sparse_head: bool = False,
+        tokenizer_name: str = DEFAULT_TOKENIZER,
     ) -> None:
+        preset(tokenizer_name)
         if not 0 < budget <= 1:
             raise InputError(f"budget: {budget} is not a share above 0 and up to 1")
         self.model = model.eval()
@@ -70,6 +72,7 @@ class Detector:
         self.head = self.model.check_head(head)
         self.budget = budget
         self.sparse_head = sparse_head
+        self.tokenizer_name = tokenizer_name
         self.dtype = torch.float32
         self._warned = False
 
@@ -159,7 +162,7 @@ class Detector:
             raise InputError(
                 "calibrated_tokenizer: this model has no retention table; use budget= or Tokenizer.calibrated"
             )
-        return Tokenizer.calibrated(self.table, budget, canvas=self.canvas, **settings)
+        return Tokenizer.calibrated(self.table, budget, canvas=self.canvas, **preset(self.tokenizer_name) | settings)
 
     @overload
     def __call__(
@@ -223,13 +226,10 @@ class Detector:
         sparse = self.sparse_head if sparse_head is None else sparse_head
         given = listed_images(images, max_detections)
         ready: list[Any] = [image if isinstance(image, Prepared) else read_image(image, value_range) for image in given]
-        share = self.budget if budget is None else budget
         windows = [
             None if tokenizer or isinstance(image, Prepared) else self._windows(canvas, image.shape) for image in ready
         ]
-        reader = tokenizer or Tokenizer(
-            share, canvas=self.canvas if canvas is None else fitted_canvas(canvas, self.canvas)
-        )
+        reader = tokenizer or self.tokenizer(budget, canvas)
         whole = [image for image, parts in zip(ready, windows, strict=True) if parts is None]
         fresh = iter(self._prepared([image for image in whole if not isinstance(image, Prepared)], reader))
         whole = [image if isinstance(image, Prepared) else next(fresh) for image in whole]
@@ -262,14 +262,19 @@ class Detector:
         """
         sparse = self.sparse_head if sparse_head is None else sparse_head
         predict = self._predictor(max_detections, score_threshold, self._check_head(head), sparse)
-        reader = Tokenizer(
-            self.budget if budget is None else budget,
-            canvas=self.canvas if canvas is None else fitted_canvas(canvas, self.canvas),
-        )
+        reader = self.tokenizer(budget, canvas)
         windows = self._windows(canvas, (frame.height, frame.width))
         if windows is None:
             return detect_fitted(frame, reader, predict)
         return detect_by_windows(frame, windows, reader, predict, {} if finished is None else finished, self.names)
+
+    def tokenizer(self, budget: float | None = None, canvas: CanvasChoice | None = None) -> Tokenizer:
+        """Return the tokenizer a call uses, at a budget [default: the model's] and a canvas [default: the model's]."""
+        return Tokenizer(
+            self.budget if budget is None else budget,
+            canvas=self.canvas if canvas is None else fitted_canvas(canvas, self.canvas),
+            **preset(self.tokenizer_name),
+        )
 
     def _windows(self, canvas: CanvasChoice | None, shape: Sequence[int]) -> Windows | None:
         """Return the windows to read an image of shape (height, width, ...) by; ordinary images are fitted: None."""
@@ -299,7 +304,7 @@ class Detector:
         """Read, fit and tokenize an image for a later call; in another thread this overlaps with the network."""
         if budget is not None and tokenizer is not None:
             raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
-        reader = tokenizer or Tokenizer(self.budget if budget is None else budget, canvas=self.canvas)
+        reader = tokenizer or self.tokenizer(budget)
         return self._prepared([read_image(image, value_range)], reader)[0]
 
     def _prepared(self, pixels: Sequence[Pixels], reader: Tokenizer) -> list[Prepared]:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vgtok.defaults import DEFAULT_BUDGET
+from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_TOKENIZER
 from vgtok.detect.config import Auxiliary, DetectorConfig, Head
 from vgtok.detect.detector import Detector
 from vgtok.detect.model import CoDetr
@@ -23,6 +23,7 @@ from vgtok.errors import InputError
 from vgtok.files import drafted, is_there, read_json, replacing, write_text
 from vgtok.tokenize.canvas import CanvasSize, check_size
 from vgtok.tokenize.retention import RetentionTable
+from vgtok.tokenize.tokenizer import preset
 
 _TAGS = ("vgtok", "co-detr", "object-detection", "small-object-detection", "aerial-imagery")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
@@ -71,6 +72,7 @@ def _properties(config: DetectorConfig, document: Mapping[str, Any]) -> dict[str
         "parameters": f"{sum(parts.values()) / 1e6:.2f}M ({sizes})",
         "queries": str(config.queries),
         "head that predicts": f"{document.get('head', 'query')}{', sparse' if document.get('sparse_head') else ''}",
+        "tokenizer": document.get("tokenizer", DEFAULT_TOKENIZER),
         "strides": ", ".join(map(str, config.strides)),
         "auxiliary heads": ", ".join(config.auxiliary) or "none, for inference only",
         "canvas": "the image's own size" if canvas == "native" else f"fits inside {canvas[0]} x {canvas[1]} px",
@@ -153,6 +155,9 @@ def load_detector(folder: str | Path) -> Detector:
         evaluations = [dict(row) for row in document.get("evaluations", ())]
         head: Head = document.get("head", "query")
         sparse_head = bool(document.get("sparse_head", False))
+        # Models of earlier versions were read by this one.
+        tokenizer_name = document.get("tokenizer", DEFAULT_TOKENIZER)
+        preset(tokenizer_name)
         budget = float(document["budget"]) if "budget" in document else _default_budget(config)
         normalized = tuple(preprocessing["mean"]), tuple(preprocessing["std"])
         encoder = config.encoder_config()
@@ -184,6 +189,7 @@ def load_detector(folder: str | Path) -> Detector:
         head=head,
         budget=budget,
         sparse_head=sparse_head,
+        tokenizer_name=tokenizer_name,
     )
 
 
@@ -295,6 +301,7 @@ def _document(detector: Detector, config: DetectorConfig, weights: Path) -> dict
         # Without its auxiliary head a model predicts by the query head.
         "head": detector.head if detector.head in config.auxiliary else "query",
         "sparse_head": detector.sparse_head,
+        "tokenizer": detector.tokenizer_name,
         "budget": detector.budget,
         "evaluations": [dict(row) for row in detector.evaluations],
         "weights": {"file": weights.name, "sha256": file_digest(weights)},

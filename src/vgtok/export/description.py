@@ -11,12 +11,14 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from vgtok.defaults import DEFAULT_TOKENIZER
 from vgtok.detect.config import Head
 from vgtok.encode.config import EncoderConfig
 from vgtok.encode.packing import pack
 from vgtok.errors import InputError, check_fields
 from vgtok.tokenize.canvas import Canvas
 from vgtok.tokenize.geometry import CELL, NODE, ROOT, Extent
+from vgtok.tokenize.tokenizer import preset
 from vgtok.tokenize.tokens import Tokens
 
 SPANS = (CELL // CELL, NODE // CELL, ROOT // CELL)
@@ -153,6 +155,7 @@ class Description:
     | `license`          | license note of the model                                     |
     | `atss_suppression` | suppression of the ATSS head, "hard" or "soft"                |
     | `precision`        | precision of the matrix products, "float32" or "int8"         |
+    | `tokenizer`        | name of the tokenizer that images are read by                 |
     """
 
     model: str
@@ -167,9 +170,11 @@ class Description:
     license: str
     atss_suppression: str = "hard"
     precision: str = "float32"
+    tokenizer: str = DEFAULT_TOKENIZER
 
     def __post_init__(self) -> None:
         check_fields(self, positive=("width", "height", "tokens"))
+        preset(self.tokenizer)
         for bucket in self.buckets:
             check_fields(bucket)
 
@@ -196,6 +201,7 @@ class Description:
             "license": self.license,
             "atss_suppression": self.atss_suppression,
             "precision": self.precision,
+            "tokenizer": self.tokenizer,
         }
 
     @classmethod
@@ -225,6 +231,7 @@ class Description:
                 license=properties["license"] if "license" in properties else properties["licence"],
                 atss_suppression=properties.get("atss_suppression", "hard"),
                 precision=properties.get("precision", "float32"),
+                tokenizer=properties.get("tokenizer", DEFAULT_TOKENIZER),
             )
         except InputError as error:
             raise InputError(f"{origin}: damaged description ({error}); export it anew") from None

@@ -92,6 +92,7 @@ def export_onnx(
         license=detector.license,
         atss_suppression=model.config.atss_suppression,
         precision="int8" if int8 else "float32",
+        tokenizer=detector.tokenizer_name,
     )
     arrays = graph_inputs(canvas, partition, config, buckets)
     graph = DetectorGraph(model, canvas.extent, buckets, head).eval()

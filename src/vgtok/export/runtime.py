@@ -20,7 +20,7 @@ from vgtok.export.description import Description, graph_inputs, uniform_grids
 from vgtok.overlap import nms, soft_nms
 from vgtok.tokenize.canvas import Canvas, CanvasSize, ImageLike, fit_canvas, read_image
 from vgtok.tokenize.geometry import ROOT
-from vgtok.tokenize.tokenizer import Tokenizer
+from vgtok.tokenize.tokenizer import Tokenizer, preset
 from vgtok.tokenize.tokens import Tokens
 
 Detections = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
@@ -58,6 +58,7 @@ class OnnxDetector:
             ) from None
         properties = self.session.get_modelmeta().custom_metadata_map
         self.description = Description.from_properties(properties, str(path))
+        self.tokenizer_name = self.description.tokenizer
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -142,6 +143,14 @@ class OnnxDetector:
         """Fit an (H, W, 3) image on the canvas it is read from, which is the graph's own."""
         return self._filled(self._fitted(image))
 
+    def tokenizer(self, budget: float | None = None, canvas: CanvasSize | None = None) -> Tokenizer:
+        """Return the tokenizer a call uses, at a budget [default: the graph's] and a canvas [default: the graph's]."""
+        return Tokenizer(
+            self.budget if budget is None else budget,
+            canvas=self.canvas if canvas is None else canvas,
+            **preset(self.tokenizer_name),
+        )
+
     def prepare(
         self,
         image: ImageLike,
@@ -156,7 +165,7 @@ class OnnxDetector:
             raise InputError("budget: a tokenizer brings its own; give either budget= or tokenizer=")
         pixels = read_image(image, value_range)
         started = time.perf_counter()
-        reader = tokenizer or Tokenizer(self.budget if budget is None else budget, canvas=self.canvas)
+        reader = tokenizer or self.tokenizer(budget)
         canvas = self._fitted(pixels)
         tokens = reader.partition(self._filled(canvas))
         if not description.dynamic and len(tokens) != description.tokens:

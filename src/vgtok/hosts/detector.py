@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vgtok.defaults import DEFAULT_TOKENIZER
 from vgtok.detect.config import Auxiliary, Head
 from vgtok.detect.detector import Detector, Pixels
 from vgtok.detect.result import Prepared, Result, Timings
@@ -53,6 +54,7 @@ class HostDetector(Detector):
         self.head = "query"
         self.budget = 1.0
         self.sparse_head = False
+        self.tokenizer_name = DEFAULT_TOKENIZER
         self.dtype = torch.float32
         self._warned = False
 

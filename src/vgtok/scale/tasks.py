@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow
 from numpy.typing import NDArray
 
-from vgtok.defaults import DEFAULT_SCORE
+from vgtok.defaults import DEFAULT_SCORE, DEFAULT_TOKENIZER
 from vgtok.errors import InputError
 from vgtok.scale.cluster import Worker
 from vgtok.scale.frames import Frame
@@ -66,7 +66,8 @@ DetectionFiles = Callable[["Detector | OnnxDetector", Frame, Pixels, "Result"], 
 class TokenizeTask:
     """Partition every frame; `files` also writes files for it.
 
-    A frame with a side of more than `longest` px is refused.
+    A frame with a side of more than `longest` px is refused. `tokenizer` is the name of one of
+    `vgtok.tokenize.PRESETS` [default: the model's].
     """
 
     tokenizer: Tokenizer
@@ -151,7 +152,8 @@ def _loaded(model: str, worker: Worker, dtype: str, sparse_head: bool | None) ->
 class DetectTask:
     """Detect in every frame with the model of a name; `files` also writes files for it.
 
-    A frame with a side of more than `longest` px is refused.
+    A frame with a side of more than `longest` px is refused. `tokenizer` is the name of one of
+    `vgtok.tokenize.PRESETS` [default: the model's].
     """
 
     model: str
@@ -163,6 +165,7 @@ class DetectTask:
     sparse_head: bool | None = None
     files: DetectionFiles | None = None
     longest: int | None = None
+    tokenizer: str | None = None
 
     @property
     def columns(self) -> Sequence[tuple[str, Any]]:
@@ -179,14 +182,17 @@ class DetectTask:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything but the files."""
-        return {name: value for name, value in vars(self).items() if name not in ("files", "longest")}
+        """Everything but the files; the tokenizer only if it is another than the one of earlier versions' shards."""
+        usual = self.tokenizer in (None, DEFAULT_TOKENIZER)
+        left_out = ("files", "longest", *(["tokenizer"] if usual else []))
+        return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def prepare(self, worker: Worker) -> Work:
         """Load the model and return the function from a frame to its objects."""
         from vgtok.detect.result import record
 
         detector = _opened(self.model, worker, self.dtype, self.sparse_head)
+        detector.tokenizer_name = self.tokenizer or detector.tokenizer_name
 
         def work(frame: Frame) -> Row:
             pixels = _checked(frame.pixels(), self.longest)

@@ -36,7 +36,7 @@ class Controls:
         """Settings of the tokenizer; an empty number field counts as the default."""
         # The slider follows the splitter, but an event may arrive before it has.
         budget = None if self.per_cent is None else max(self.per_cent, LEAST_PER_CENT[self.splitter]) / 100
-        return Settings(budget, Settings.rank if self.rank is None else self.rank, self.scorer, self.splitter)
+        return Settings(budget, self.rank, self.scorer, self.splitter)
 
     def values(self) -> tuple[object, ...]:
         """Return the values in their order."""
@@ -86,14 +86,11 @@ def check_event(data: Sequence[object]) -> None:
 
 def default_controls(service: Service) -> Controls:
     """Return the controls of a page opened without a link."""
+    own = service.completed(Settings())
+    assert own.scorer is not None
+    assert own.splitter is not None
     return Controls(
-        SAMPLES[0],
-        round(100 * service.budget),
-        service.score_threshold,
-        False,
-        Settings.rank,
-        Settings.scorer,
-        Settings.splitter,
+        SAMPLES[0], round(100 * service.budget), service.score_threshold, False, own.rank, own.scorer, own.splitter
     )
 
 

@@ -36,9 +36,16 @@ class Health:
 
 
 Budget = Annotated[float | None, Query(description="Share of the dense grid to keep [default: the model's].")]
-Rank = Annotated[float, Query(description="Share of the busiest nodes the gate stops, from 0 (no gate) to below 1.")]
-Scorer = Annotated[str, Query(description="Scorer, e.g. tophat, fused, compact, lambda_min, entropy.")]
-Splitter = Annotated[str, Query(description="quadtree (16, 32, 64 px) or single_pass (16, 32 px).")]
+Rank = Annotated[
+    float | None,
+    Query(description="Share of the busiest nodes the gate stops, from 0 (no gate) to below 1 [default: the model's]."),
+]
+Scorer = Annotated[
+    str | None, Query(description="Scorer, e.g. tophat, compact, fused, lambda_min, entropy [default: the model's].")
+]
+Splitter = Annotated[
+    str | None, Query(description="quadtree (16, 32, 64 px) or single_pass (16, 32 px) [default: the model's].")
+]
 
 
 def asked_settings(

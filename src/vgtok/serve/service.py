@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from vgtok.defaults import DEFAULT_CANVAS
+from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_CANVAS, DEFAULT_TOKENIZER
 from vgtok.serve.limits import RefusedError
 from vgtok.tokenize.canvas import Canvas, CanvasSize, fit_canvas
-from vgtok.tokenize.tokenizer import SHIPPED_RANK, Tokenizer
+from vgtok.tokenize.tokenizer import Tokenizer, preset, usual_rank
 from vgtok.tokenize.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -25,23 +25,29 @@ if TYPE_CHECKING:
 class Settings:
     """Tokenizer settings: the controls of the page and the parameters of the endpoint.
 
-    `budget` defaults to that of the model.
+    What is None is as the model reads images; the rank of another scorer is the usual one of that scorer.
     """
 
     budget: float | None = None
-    rank: float = SHIPPED_RANK
-    scorer: str = "tophat"
-    splitter: str = "quadtree"
+    rank: float | None = None
+    scorer: str | None = None
+    splitter: str | None = None
+
+    def completed(self, budget: float, tokenizer: str) -> "Settings":
+        """Return all settings, with the budget and the named tokenizer of a model for what was not given."""
+        own = preset(tokenizer)
+        scorer = own["scorer"] if self.scorer is None else self.scorer
+        rank = own["rank"] if scorer == own["scorer"] else usual_rank(scorer)
+        return Settings(
+            budget if self.budget is None else self.budget,
+            rank if self.rank is None else self.rank,
+            scorer,
+            own["splitter"] if self.splitter is None else self.splitter,
+        )
 
     def tokenizer(self, canvas: CanvasSize) -> Tokenizer:
-        """Return the tokenizer of these settings; raise `InputError` that names an invalid one."""
-        return Tokenizer(
-            budget=self.budget,
-            rank=self.rank,
-            scorer=self.scorer,
-            splitter=self.splitter,  # type: ignore[arg-type]  # the tokenizer refuses other names itself
-            canvas=canvas,
-        )
+        """Return the tokenizer of settings that are complete; raise `InputError` that names an invalid one."""
+        return Tokenizer(**vars(self), canvas=canvas)
 
 
 @dataclass(frozen=True)
@@ -164,11 +170,11 @@ class Service:
     @property
     def budget(self) -> float:
         """Default budget of a request."""
-        return 0.40 if self.detector is None else self.detector.budget
+        return DEFAULT_BUDGET if self.detector is None else self.detector.budget
 
     def tokenize(self, pixels: NDArray[np.uint8], name: str, settings: Settings) -> DrawableAnswer:
         """Return the tokens of an (H, W, 3) uint8 image, and the cost of the detector on them."""
-        settings = self._with_budget(settings)
+        settings = self.completed(settings)
         tokenizer = settings.tokenizer(self.canvas)
         started = time.perf_counter()
         canvas = self._fit(pixels, tokenizer.canvas)
@@ -188,7 +194,7 @@ class Service:
         """Return what the model finds in an (H, W, 3) uint8 image, of any score and without the pixels."""
         if self.detector is None:
             raise RefusedError(503, f"model: {self.without}")
-        tokenizer = self._with_budget(settings).tokenizer(self.canvas)
+        tokenizer = self.completed(settings).tokenizer(self.canvas)
         try:
             result = self.detector(pixels, tokenizer=tokenizer, score_threshold=0.0)
         # A failure on one image (memory, a kernel) does not affect the next.
@@ -213,7 +219,7 @@ class Service:
         times = (round(spent, 2) for spent in (result.timings.tokenizer, result.timings.encoder, result.timings.head))
         categories = zip(default_category_ids(result.class_names), result.class_names, strict=True)
         answer = replace(
-            self._answer(pixels, name, self._with_budget(settings), result.tokens, Milliseconds(*times)),
+            self._answer(pixels, name, self.completed(settings), result.tokens, Milliseconds(*times)),
             detections=[Detection(**row) for row in result.to_coco(name)],
             categories=[Category(*pair) for pair in categories],
         )
@@ -222,8 +228,10 @@ class Service:
     def _fit(self, pixels: NDArray[np.uint8], size: CanvasSize) -> Canvas:
         return fit_canvas(pixels, size) if self.detector is None else self.detector.fit(pixels, size)
 
-    def _with_budget(self, settings: Settings) -> Settings:
-        return replace(settings, budget=self.budget) if settings.budget is None else settings
+    def completed(self, settings: Settings) -> Settings:
+        """Return all settings of a request, with those of the model for what it leaves open."""
+        name = DEFAULT_TOKENIZER if self.detector is None else self.detector.tokenizer_name
+        return settings.completed(self.budget, name)
 
     def _answer(
         self, pixels: NDArray[np.uint8], name: str, settings: Settings, tokens: Tokens, ms: Milliseconds

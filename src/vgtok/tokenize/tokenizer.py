@@ -244,6 +244,11 @@ def _named(registry: dict[str, _Choice], choice: str | _Choice, argument: str) -
     return registry[choice]
 
 
+def usual_rank(scorer: str | Scorer) -> float:
+    """Return the gate rank that goes with a score: none with `compact`, which weighs what the gate looks at."""
+    return 0.0 if scorer == "compact" else SHIPPED_RANK
+
+
 PAPER_READING: dict[str, Any] = {"scorer": "tophat_float32", "gate": "lambda_min_auroc", "padding": "reflect"}
 """Settings of `Tokenizer.paper`."""
 
@@ -258,6 +263,6 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 def preset(name: str) -> dict[str, Any]:
     """Return the settings of the tokenizer of that name."""
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         raise InputError(f"tokenizer: '{name}' is not one of {', '.join(PRESETS)}")
     return PRESETS[name]

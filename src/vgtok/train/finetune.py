@@ -28,7 +28,7 @@ from vgtok.evaluate.evaluation import Evaluation, apply_protocol, evaluate_score
 from vgtok.evaluate.protocols import protocol_for
 from vgtok.files import read_json, read_lines, write_text
 from vgtok.tokenize.geometry import ROOT
-from vgtok.tokenize.tokenizer import Tokenizer
+from vgtok.tokenize.tokenizer import preset
 from vgtok.train.loop import set_up, train
 from vgtok.train.recipe import Recipe
 from vgtok.train.run_folder import best_checkpoint, read_metrics
@@ -242,6 +242,7 @@ def _recipe(
         auxiliary=detector.model.config.auxiliary,
         head=detector.head,
         sparse_head=detector.sparse_head,
+        **preset(detector.tokenizer_name),
         init_from=start,
         data=data,
         validation=validation,
@@ -320,7 +321,7 @@ def _seconds_per_step(recipe: Recipe) -> float:
 
 
 def _seconds_per_image(detector: Detector, dataset: AnnotatedDataset, recipe: Recipe) -> float:
-    tokenizer = Tokenizer(recipe.evaluate_budget, canvas=recipe.canvas)
+    tokenizer = detector.tokenizer(recipe.evaluate_budget, recipe.canvas)
     detector(dataset.images[0], tokenizer=tokenizer)
     started = time.perf_counter()
     detector(dataset.images[0], tokenizer=tokenizer)
@@ -344,7 +345,7 @@ def _report(detector: Detector, images: AnnotatedDataset, recipe: Recipe, folder
     from vgtok.show.report import write_report
 
     rules = protocol_for(None, images.name, None)
-    tokenizer = Tokenizer(recipe.evaluate_budget, canvas=detector.canvas)
+    tokenizer = detector.tokenizer(recipe.evaluate_budget)
     ran = run_detector(detector, images, tokenizer, rules.max_detections)
     scored = apply_protocol(images, ran.detections, rules)
     result = evaluate_scored(images.name, scored, len(ran.detections), rules)

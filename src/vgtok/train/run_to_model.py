@@ -8,7 +8,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from vgtok.defaults import DEFAULT_BUDGET
+from vgtok.defaults import DEFAULT_BUDGET, DEFAULT_TOKENIZER
 from vgtok.detect.config import DetectorConfig, Head
 from vgtok.detect.detector import Detector
 from vgtok.detect.loading import load, shipped_models
@@ -16,6 +16,7 @@ from vgtok.detect.saving import model_from_state, read_config
 from vgtok.errors import InputError, VGTokError
 from vgtok.files import read_json
 from vgtok.tokenize.retention import RetentionTable
+from vgtok.tokenize.tokenizer import PRESETS
 from vgtok.train.recipe import RECIPE_FILE, Recipe, read_recipe
 from vgtok.train.run_folder import MODEL_FILE, checkpoints, is_checkpoint, load_ema, read_metrics
 
@@ -29,11 +30,12 @@ def detector_from_run(
     license: str = "",
     evaluations: Sequence[Mapping[str, Any]] = (),
     head: Head | None = None,
+    tokenizer_name: str | None = None,
 ) -> Detector:
     """Return the detector of a run's last checkpoint, or of one checkpoint.
 
-    The head and the canvas are those of the recipe; the budget is the trained one nearest to the default. The license
-    is that of the model the run started from, unless one is given.
+    Head, tokenizer and canvas are those of the recipe; the budget is the trained one nearest to the default. The
+    license is that of the model the run started from, unless one is given.
     """
     run, checkpoint = _locate(source)
     try:
@@ -50,8 +52,15 @@ def detector_from_run(
         evaluations=evaluations,
         head=head or recipe.head,
         sparse_head=recipe.sparse_head,
+        tokenizer_name=tokenizer_name or _tokenizer_name(recipe),
         budget=min(recipe.budgets, key=lambda share: abs(share - DEFAULT_BUDGET)),
     )
+
+
+def _tokenizer_name(recipe: Recipe) -> str:
+    """Return the name of the tokenizer of a recipe; the default one for settings without a name."""
+    named = (name for name, settings in PRESETS.items() if settings == recipe.tokenizer_settings)
+    return next(named, DEFAULT_TOKENIZER)
 
 
 def inherited_license(init_from: str) -> str:
