@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 from tests.detect.small_models import small_detector
+from tests.export.small_models import WINDOWED_VIT, traceable_detector
 from tests.slicing.rasters import write_raster
 from tests.slicing.yolo_files import columns
 from tests.slicing.yolo_files import write_yolo as write_yolo_onnx
@@ -19,6 +20,7 @@ from vgtok.data.dataset import open_annotated
 from vgtok.data.synthetic import SceneConfig, render_scene
 from vgtok.detect.checkpoint import write_co_detr
 from vgtok.detect.saving import save_detector
+from vgtok.export.onnx_file import export_onnx
 from vgtok.names import VISDRONE as NAMES
 from vgtok.train.loop import train
 
@@ -69,6 +71,7 @@ def furnish(folder: Path) -> None:
     # A model this small only loses by several threads.
     torch.set_num_threads(1)
     save_detector(small_detector(), folder / "model")
+    export_onnx(traceable_detector("vit-tiny", WINDOWED_VIT), folder / "model.onnx")
     write_co_detr(small_detector(), folder / "released.pth")
     for name in ("run", "decayed"):
         train(small_recipe(steps=1, canvas=(64, 64)), folder / name)

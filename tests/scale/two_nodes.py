@@ -28,6 +28,8 @@ PATIENCE = 300
 def serve() -> None:
     """Start the cluster and answer requests until standard input ends."""
     answers = os.fdopen(os.dup(1), "w")
+    # Ray reports dead machines on standard output, between our lines.
+    os.dup2(2, 1)
     os.environ["RAY_raylet_start_wait_time_s"] = str(PATIENCE)  # noqa: SIM112  (as Ray spells it)
     ray = imported_ray()
     cluster = Cluster(initialize_head=True, head_node_args={**MACHINE, "include_dashboard": False})

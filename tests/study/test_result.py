@@ -24,7 +24,10 @@ NETWORKS = {"fidelity", "overfit"} | {entry.study for entry in ENTRIES if entry.
 
 
 @pytest.mark.parametrize("name", [name for name in STUDIES if name not in NETWORKS])
-def test_every_study_runs_and_draws(name: str, dataset: Dataset) -> None:
+def test_every_study_runs_and_draws(
+    name: str, dataset: Dataset, inputs: Inputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoder, "TIMED_MODEL", inputs.models[0])
     result = load_study(name).run(Inputs(dataset, workers=1))
     assert result.rows
     assert all(list(row) == list(result.rows[0]) for row in result.rows)
