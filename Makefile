@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-# Two test processes that each compute on every core stall each other: half the speed, or less.
+# Two test processes that each compute on every core stall each other.
 quick test: export OMP_NUM_THREADS = 1
 quick test: export OPENCV_FOR_THREADS_NUM = 1
 

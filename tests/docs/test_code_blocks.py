@@ -27,8 +27,8 @@ from vgtok.detect.loading import shipped_models
 LONG = frozenset({"bench", "train", "finetune", "serve"})
 """Verbs that measure, learn or wait for visitors: parsed here, run by tests of their own."""
 
-HOURS = (("study", "all"), ("export", "onnx", "vgtok-tiny"))
-"""First words of commands that run the model of the package over its whole canvas again and again: the same."""
+WHOLE_CANVAS = (("study", "all"), ("export", "onnx", "vgtok-tiny"))
+"""First words of commands that take minutes on the whole canvas of the model in the package: parsed here too."""
 
 HUB_NAME = "owner/name"
 """What pages call a model on the hub; here it is the one in the workspace."""
@@ -137,7 +137,7 @@ def test_blocks_run_in_the_order_of_the_page(
 
 def _runnable(block: Block) -> list[list[str]]:
     commands = [words for words in block.commands if words[0] == "vgtok" and words[1] not in LONG]
-    commands = [words for words in commands if not any(tuple(words[1:])[: len(first)] == first for first in HOURS)]
+    commands = [words for words in commands if not any(tuple(words[1:])[: len(first)] == first for first in WHOLE_CANVAS)]
     return [words for words in commands if "--engine" not in words and _model(words)]
 
 
