@@ -137,7 +137,9 @@ def test_blocks_run_in_the_order_of_the_page(
 
 def _runnable(block: Block) -> list[list[str]]:
     commands = [words for words in block.commands if words[0] == "vgtok" and words[1] not in LONG]
-    commands = [words for words in commands if not any(tuple(words[1:])[: len(first)] == first for first in WHOLE_CANVAS)]
+    commands = [
+        words for words in commands if not any(tuple(words[1:])[: len(first)] == first for first in WHOLE_CANVAS)
+    ]
     return [words for words in commands if "--engine" not in words and _model(words)]
 
 
