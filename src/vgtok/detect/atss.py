@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vgtok.detect.boxes import Prediction, clip, decode, to_centers
-from vgtok.detect.config import ANCHOR_IOU, MIN_SCORE, SOFT_ANCHORS, DetectorConfig
+from vgtok.detect.config import ANCHOR_IOU, CANDIDATES, MIN_SCORE, SOFT_ANCHORS, DetectorConfig
 from vgtok.detect.losses import PRIOR, Targets, focal
 from vgtok.detect.neck import ConvNorm
 from vgtok.detect.roi import BACKGROUND, Positives, level_anchors
@@ -23,7 +23,6 @@ _SCALE = 8.0
 _STDS = (0.1, 0.1, 0.2, 0.2)
 _NEAREST = 9
 _GIOU_WEIGHT = 2.0
-_CANDIDATES = 1000
 _OBJECTS_AT_ONCE = 64
 
 
@@ -34,6 +33,7 @@ class ATSSHead(nn.Module):
         super().__init__()
         self.classes, self.weight = config.classes, config.auxiliary_weight
         self.soft = config.atss_suppression == "soft"
+        self.most_candidates = CANDIDATES[config.atss_suppression]
         self.strides = (*config.strides, 2 * config.strides[-1])
         self.least = config.atss_least_cells / _SCALE
         self.cls_convs = nn.ModuleList(ConvNorm(config.dim) for _ in range(config.atss_convs))
@@ -148,7 +148,7 @@ class ATSSHead(nn.Module):
             middle = centered[0].sigmoid()
             # (A * classes,) scores; soft-NMS selects candidates before centerness is applied
             score = (logits[0].sigmoid() if self.soft else logits[0].sigmoid() * middle[:, None]).float().flatten()
-            best = score.topk(min(_CANDIDATES, len(score)))
+            best = score.topk(min(self.most_candidates, len(score)))
             where = torch.div(best.indices, self.classes, rounding_mode="floor")
             boxes.append(decode(anchors[where], deltas[0, where].float(), _STDS))
             scores.append(best.values * middle[where].float() if self.soft else best.values)

@@ -27,6 +27,12 @@ QUERY_IOU = 0.8
 ANCHOR_IOU = 0.6
 """NMS and soft-NMS of the ATSS head: IoU from which a box is dropped, or loses score, beside a better one."""
 
+CANDIDATES = {"hard": 2000, "soft": 1000}
+"""Most pairs of anchor and class the ATSS head takes from a level, by its suppression.
+
+Soft is that of the released models. A crowd of small objects has more good pairs on the finest level than 1000.
+"""
+
 SOFT_ANCHORS = 100
 """Most boxes per image the ATSS head keeps after soft-NMS."""
 
