@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tests.encode.small import frame, partition
+from vgtok.detect.config import Norm
 from vgtok.detect.neck import ConvNorm, FeaturePyramid, GroupNorm, UpsampledConv
 from vgtok.detect.sites import SiteRule, Sites, convolve, convolve_enlarged, normalize_groups, sites_of
 from vgtok.detect.transformer import EncoderLayer, cell_centers
@@ -87,10 +88,11 @@ def test_groups_are_normalized_over_all_positions(size: tuple[int, int]) -> None
         norm.bias.normal_()
         expected = norm(sites.map(values[None]))
         torch.testing.assert_close(normalize_groups(values, norm, sites), at(expected, sites), atol=1e-4, rtol=1e-4)
-        block = ConvNorm(64)
-        convolved = at(block.conv(sites.map(values[None])), sites)
-        expected = functional.relu(block.gn(sites.map(convolved[None])))
-        torch.testing.assert_close(block.at_sites(values, sites), at(expected, sites), atol=1e-4, rtol=1e-4)
+        kinds: tuple[Norm, ...] = ("group", "channel")
+        for block in (ConvNorm(64, kind) for kind in kinds):
+            convolved = at(block.conv(sites.map(values[None])), sites)
+            expected = functional.relu(block.gn(sites.map(convolved[None])))
+            torch.testing.assert_close(block.at_sites(values, sites), at(expected, sites), atol=1e-4, rtol=1e-4)
 
 
 def test_where_every_position_is_a_site_the_neck_is_the_dense_one() -> None:

@@ -36,8 +36,9 @@ class ATSSHead(nn.Module):
         self.most_candidates = CANDIDATES[config.atss_suppression]
         self.strides = (*config.strides, 2 * config.strides[-1])
         self.least = config.atss_least_cells / _SCALE
-        self.cls_convs = nn.ModuleList(ConvNorm(config.dim) for _ in range(config.atss_convs))
-        self.reg_convs = nn.ModuleList(ConvNorm(config.dim) for _ in range(config.atss_convs))
+        norm = config.auxiliary_norm
+        self.cls_convs = nn.ModuleList(ConvNorm(config.dim, norm) for _ in range(config.atss_convs))
+        self.reg_convs = nn.ModuleList(ConvNorm(config.dim, norm) for _ in range(config.atss_convs))
         self.atss_cls = nn.Conv2d(config.dim, config.classes, 3, padding=1)
         self.atss_reg = nn.Conv2d(config.dim, 4, 3, padding=1)
         self.atss_centerness = nn.Conv2d(config.dim, 1, 3, padding=1)

@@ -18,6 +18,9 @@ Auxiliary = Literal["roi", "atss"]
 Suppression = Literal["hard", "soft"]
 """Suppression of the ATSS head: greedy NMS, or the soft-NMS of the released ViT-L configuration."""
 
+Norm = Literal["group", "channel"]
+"""Norm behind a convolution: over groups of channels at all positions of a map, or over the channels of one position."""
+
 MAX_DETECTIONS = 1000
 """Detections kept per image by default, as in the released models."""
 
@@ -63,6 +66,7 @@ class DetectorConfig:
     | `label_noise`       | label noise of denoising queries                                                   |
     | `box_noise`         | box noise of denoising queries, in half sides                                      |
     | `auxiliary`         | auxiliary heads the model has                                                      |
+    | `auxiliary_norm`    | norm of the ATSS head and of the level below the pyramid, "group" or "channel"     |
     | `positives`         | most boxes an auxiliary head passes to the decoder as queries                      |
     | `atss_convs`        | convolutions of the ATSS head before its outputs                                   |
     | `atss_least_cells`  | smallest side, in cells, an object has when anchors are assigned to it             |
@@ -88,6 +92,7 @@ class DetectorConfig:
     label_noise: float = 0.5
     box_noise: float = 0.4
     auxiliary: tuple[Auxiliary, ...] = ("roi", "atss")
+    auxiliary_norm: Norm = "group"
     positives: int = 300
     atss_convs: int = 1
     atss_least_cells: float = 0.0
@@ -114,6 +119,8 @@ class DetectorConfig:
             raise InputError(f"strides: {self.strides} are not consecutive powers of two from 4 to 64")
         if self.atss_suppression not in get_args(Suppression):
             raise InputError(f"atss_suppression: '{self.atss_suppression}' is not one of hard, soft")
+        if self.auxiliary_norm not in get_args(Norm):
+            raise InputError(f"auxiliary_norm: '{self.auxiliary_norm}' is not one of group, channel")
         if unknown := set(self.auxiliary) - set(get_args(Auxiliary)):
             raise InputError(f"auxiliary: {', '.join(sorted(unknown))} is not one of {', '.join(get_args(Auxiliary))}")
 
@@ -171,6 +178,8 @@ DETECTORS: dict[str, DetectorConfig] = {
         encoder_layers=2,
         decoder_layers=3,
         denoising=100,
+        # So are its norms: a group norm over a canvas, most of it empty, is another than over a crop around objects.
+        auxiliary_norm="channel",
         positives=100,
         roi_hidden=256,
         roi_samples=64,

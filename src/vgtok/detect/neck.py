@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vgtok.detect.config import Norm
 from vgtok.detect.sites import Sites, convolve, convolve_enlarged, normalize_groups
 from vgtok.encode.plain import is_plain
 from vgtok.tokenize.geometry import CELL
@@ -42,13 +43,19 @@ class GroupNorm(nn.GroupNorm):
         return torch.group_norm(maps, self.num_groups, self.weight, self.bias, self.eps)
 
 
-class ConvNorm(nn.Module):
-    """A 3 x 3 convolution without bias, GroupNorm and ReLU."""
+def map_norm(channels: int, kind: Norm) -> GroupNorm | ChannelNorm:
+    """Return a norm of maps: over groups of channels at all positions, or over the channels of every position."""
+    return GroupNorm(channels) if kind == "group" else ChannelNorm(channels)
 
-    def __init__(self, channels: int) -> None:
+
+class ConvNorm(nn.Module):
+    """A 3 x 3 convolution without bias, a norm and ReLU."""
+
+    def __init__(self, channels: int, norm: Norm = "group") -> None:
         super().__init__()
         self.conv = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
-        self.gn = GroupNorm(channels)
+        # The name it has in released weights
+        self.gn = map_norm(channels, norm)
 
     def forward(self, maps: Tensor) -> Tensor:
         """Map (B, C, rows, columns) to the same shape."""
@@ -60,7 +67,10 @@ class ConvNorm(nn.Module):
 
     def after_convolution(self, convolved: Tensor, sites: Sites) -> Tensor:
         """Normalize and rectify the (n, C) convolved values of sites."""
-        return functional.relu(normalize_groups(convolved, self.gn, sites))
+        norm = self.gn
+        return functional.relu(
+            norm.last(convolved) if isinstance(norm, ChannelNorm) else normalize_groups(convolved, norm, sites)
+        )
 
 
 class UpsampledConv(nn.Conv2d):

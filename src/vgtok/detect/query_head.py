@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from vgtok.detect.boxes import Prediction, clip, inverse_sigmoid, to_corners
-from vgtok.detect.config import MIN_SCORE, QUERY_IOU, DetectorConfig
+from vgtok.detect.config import MIN_SCORE, QUERY_IOU, DetectorConfig, Norm
 from vgtok.detect.deformable import QUERIES_AT_ONCE, Shapes
 from vgtok.detect.losses import PRIOR, QueryGroups, SetPrediction
-from vgtok.detect.neck import GroupNorm
+from vgtok.detect.neck import map_norm
 from vgtok.detect.sites import Sites
 from vgtok.detect.transformer import (
     AUXILIARY_ORDER,
@@ -97,7 +97,7 @@ class QueryHead(nn.Module):
         self.cls_branches = nn.ModuleList(nn.Linear(config.dim, config.classes) for _ in range(branches))
         self.reg_branches = nn.ModuleList(_box_branch(config.dim) for _ in range(branches))
         self.label_embedding = nn.Embedding(config.classes, config.dim)
-        self.downsample = _downsample(config.dim) if config.auxiliary else None
+        self.downsample = _downsample(config.dim, config.auxiliary_norm) if config.auxiliary else None
         for branch in self.cls_branches:
             nn.init.constant_(cast(nn.Linear, branch).bias, PRIOR)
 
@@ -260,5 +260,5 @@ def _box_branch(dim: int) -> nn.Sequential:
     return branch
 
 
-def _downsample(dim: int) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(dim, dim, 3, stride=2, padding=1), GroupNorm(dim))
+def _downsample(dim: int, norm: Norm) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(dim, dim, 3, stride=2, padding=1), map_norm(dim, norm))
