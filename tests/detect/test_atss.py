@@ -101,6 +101,18 @@ def test_the_soft_rule_chooses_by_class_before_centerness() -> None:
     assert not torch.equal(chosen.sort(descending=True).values, product)
 
 
+@pytest.mark.parametrize(("norm", "local"), [("channel", True), ("group", False)])
+def test_with_a_norm_per_position_a_place_is_found_alike_whatever_lies_far_away(norm: str, local: bool) -> None:
+    found = small_model(auxiliary_norm=norm).atss_head
+    assert found is not None
+    before = maps()
+    # Another right half of the finest level, of 24 x 32 cells; two convolutions see two cells far.
+    after = [torch.cat([before[0][..., :16], before[0][..., 16:] * 5], dim=-1), *before[1:]]
+    with torch.no_grad():
+        first, second = (torch.unflatten(found(levels)[0][0][0], 0, (24, 32))[:, :14] for levels in (before, after))
+    assert torch.allclose(first, second, atol=1e-5) == local
+
+
 @given(st.integers(0, 8), st.integers(0, 1000))
 @settings(deadline=None)
 def test_statistics_assignment_by_loops(objects: int, seed: int) -> None:

@@ -25,6 +25,7 @@ def test_a_configuration_survives_json(name: str) -> None:
         ({"strides": (4, 16)}, "consecutive"),
         ({"strides": ()}, "consecutive"),
         ({"auxiliary": ("fcos",)}, "fcos"),
+        ({"auxiliary_norm": "batch"}, "auxiliary_norm: 'batch' is not one of group, channel"),
     ],
 )
 def test_nonsense_is_refused(change: dict[str, object], message: str) -> None:

@@ -19,7 +19,7 @@ Suppression = Literal["hard", "soft"]
 """Suppression of the ATSS head: greedy NMS, or the soft-NMS of the released ViT-L configuration."""
 
 Norm = Literal["group", "channel"]
-"""Norm behind a convolution: over groups of channels at all positions of a map, or over the channels of one position."""
+"""Norm behind a convolution: over groups of channels at all positions, or over the channels of each position."""
 
 MAX_DETECTIONS = 1000
 """Detections kept per image by default, as in the released models."""
