@@ -33,7 +33,8 @@ class EncoderConfig:
     norm after the last block. `fusion` lists the coarse sizes in pixels that fuse the base patches they cover: both for
     a quadtree, 32 alone for Single-pass. With `proportional` the logit of a coarse key is raised by the logarithm of
     the cells it covers. Rows and columns are rounded up to a multiple of `grid_multiple` cells; cells beyond the image
-    hold zeros and run like all others.
+    hold zeros and run like all others. With `spread`, the rank of a map, a coarse token gives each cell it covers a
+    vector of its own.
     """
 
     dim: int
@@ -61,6 +62,7 @@ class EncoderConfig:
     proportional: bool = False
     padding: Padding = "exact"
     grid_multiple: int = 1
+    spread: int = 0
 
     def __post_init__(self) -> None:
         # Files written before 0.2 spell it the British way.
@@ -79,6 +81,8 @@ class EncoderConfig:
             raise InputError("global_blocks: without a window every block is global; name none")
         if any(not 0 <= block < self.depth for block in self.global_blocks):
             raise InputError(f"global_blocks: {self.global_blocks} are not all below the depth of {self.depth}")
+        if self.spread < 0:
+            raise InputError(f"spread: {self.spread} is not a rank; 0 gives all cells of a token the same vector")
         if self.fusion not in ((), (NODE,), (NODE, ROOT)):
             raise InputError(f"fusion: {self.fusion} is not (), (32,) or (32, 64): a stage reduces the one before it")
 

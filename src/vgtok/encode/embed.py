@@ -26,7 +26,8 @@ class Layout:
     `row` and `column` are cells of the image, `canvas_row` and `canvas_column` cells of the canvas of `grid_rows` x
     `grid_columns` that the image may be a crop of. `center_row` and `center_column` are where a token reads its
     position, on the canvas too; the middle of the first cell is 0.5. `covered` counts the cells of a token, `members`
-    lists the tokens of each span per image.
+    lists the tokens of each span per image. For every cell of the images, `cell_span` is the span of the token over it
+    and `within` its place among the cells of that token, row by row.
     """
 
     row: Tensor
@@ -42,6 +43,8 @@ class Layout:
     prefix: Tensor
     cells: Tensor
     members: tuple[dict[int, Tensor], ...]
+    cell_span: Tensor
+    within: Tensor
 
 
 def lay_out(packing: Packing, config: EncoderConfig, device: torch.device) -> Layout:
@@ -54,6 +57,8 @@ def lay_out(packing: Packing, config: EncoderConfig, device: torch.device) -> La
         center_row, center_column = canvas_row + 0.5, canvas_column + 0.5
     else:
         center_row, center_column = canvas_row + covered_rows / 2, canvas_column + covered_columns / 2
+
+    cell_span, within = packing.under_tokens()
 
     def tensor(values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(device)
@@ -78,6 +83,8 @@ def lay_out(packing: Packing, config: EncoderConfig, device: torch.device) -> La
             }
             for number in range(len(packing.grids))
         ),
+        cell_span=tensor(cell_span),
+        within=tensor(within),
     )
 
 

@@ -174,7 +174,8 @@ def encoder_flops(mode: str, config: EncoderConfig, tokens: Tokens) -> Flops:
         return Flops(rows * columns * _patch_flops(config), *_grid_flops(config, rows, columns))
     packing = pack([tokens], config)
     blocks = _packed_flops(config, packing) if mode == "packed" else _grid_flops(config, rows, columns)
-    return Flops(_embedding_flops(config, packing), *blocks)
+    linear, attention = blocks
+    return Flops(_embedding_flops(config, packing), linear + _spread_flops(config, packing), attention)
 
 
 def _patch_flops(config: EncoderConfig) -> int:
@@ -193,6 +194,12 @@ def _embedding_flops(config: EncoderConfig, packing: Packing) -> int:
             total += tokens * span * span * 2 * 4 * config.dim**2
         total += tokens * 2 * config.dim**2
     return total
+
+
+def _spread_flops(config: EncoderConfig, packing: Packing) -> int:
+    """Coarse tokens through the low-rank map that tells their cells apart."""
+    cells = packing.span[packing.span > 1] ** 2
+    return int((2 * config.spread * config.dim * (1 + cells)).sum())
 
 
 def _projection_flops(config: EncoderConfig) -> int:

@@ -88,6 +88,14 @@ class Packing:
         rows, columns = np.array(self.grids, dtype=np.int64)[self.image].T
         return np.minimum(self.span, rows - self.row), np.minimum(self.span, columns - self.column)
 
+    def under_tokens(self) -> tuple[Ints, Ints]:
+        """Return for every cell, in the order of `cells`, the span of its token and its place in it, row by row."""
+        token = np.zeros(len(self), dtype=np.int64)
+        token[self.slot] = np.arange(self.slot.size)
+        over = token[self.cells]
+        row, column = (np.concatenate(parts) for parts in zip(*map(_reading_order, self.grids), strict=True))
+        return self.span[over], (row - self.row[over]) * self.span[over] + column - self.column[over]
+
 
 def pack(tokens: Sequence[Tokens], config: EncoderConfig, crops: Sequence[Crop] | None = None) -> Packing:
     """Pack the partitions of B images, whole canvases by default or `crops` of them, as one sequence."""
@@ -144,6 +152,12 @@ def _with_padding(
         extra_column.append(right.astype(np.int64))
     image, row, column = (np.concatenate(parts) for parts in (extra_image, extra_row, extra_column))
     return image, row, column, np.concatenate([span, np.ones(image.size - span.size, dtype=np.int64)])
+
+
+def _reading_order(grid: tuple[int, int]) -> tuple[Ints, Ints]:
+    """Return the row and the column of every cell of a grid."""
+    row, column = np.divmod(np.arange(grid[0] * grid[1], dtype=np.int64), grid[1])
+    return row, column
 
 
 def _check(crops: Sequence[Crop], grids: Sequence[tuple[int, int]]) -> None:

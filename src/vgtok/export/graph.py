@@ -18,6 +18,7 @@ from vgtok.encode.coarse import resampling_matrix
 from vgtok.encode.embed import Embedding, Fusion, lay_out
 from vgtok.encode.encoder import Attention, Encoder, PackedRoutes, Route
 from vgtok.encode.packing import pack
+from vgtok.encode.spread import Spread
 from vgtok.export.description import SPANS, Bucket, token_numbers, uniform_grids
 from vgtok.tokenize.geometry import CELL, ROOT, Extent
 from vgtok.tokenize.tokens import Tokens
@@ -250,6 +251,7 @@ class DetectorGraph(nn.Module):
     """A canvas and the arrays of its partition to the candidates that enter suppression."""
 
     key_bias: Tensor
+    first_numbers: Tensor
 
     def __init__(self, model: CoDetr, extent: Extent, buckets: tuple[Bucket, ...], head: Head) -> None:
         super().__init__()
@@ -259,6 +261,9 @@ class DetectorGraph(nn.Module):
         self.embedding = EmbeddingGraph(encoder.embedding, extent, tables.position)
         self.head = HeadGraph(model, extent, head)
         self.register_buffer("key_bias", tables.key_bias)
+        counts = [rows * columns for rows, columns in uniform_grids(extent)]
+        # First numbers of the two coarse sizes
+        self.register_buffer("first_numbers", torch.tensor(counts[:2]).cumsum(0))
         for overall, rotations in tables.rotations.items():
             self.register_buffer(_rotations_name(overall), rotations)
 
@@ -286,12 +291,37 @@ class DetectorGraph(nn.Module):
             inside = WindowRoute(self._rotations(number, overall=False), self.buckets, occupant, weight, slot)
         for index, block in enumerate(self.encoder.blocks):
             sequence = block(sequence, overall if config.is_global(index) else inside)
-        # (rows * columns, D) to (1, D, rows, columns)
-        dense = torch.unflatten(
-            self.encoder.out_norm(sequence)[cells], 0, (self.extent.rows(CELL), self.extent.columns(CELL))
+        sequence = self.encoder.out_norm(sequence)
+        every = (
+            sequence[cells]
+            if self.encoder.spread is None
+            else self._spread(self.encoder.spread, sequence, cells, number)
         )
+        # (rows * columns, D) to (1, D, rows, columns)
+        dense = torch.unflatten(every, 0, (self.extent.rows(CELL), self.extent.columns(CELL)))
         features = dense.permute(2, 0, 1)[None]
         return (*self.head(features), features)
+
+    def _spread(self, spread: Spread, sequence: Tensor, cells: Tensor, number: Tensor) -> Tensor:
+        """Return the (rows * columns, D) vectors of all cells for a (P + N, D) sequence.
+
+        Every token is spread over the cells of every size, of which each cell then picks one: shapes stay static.
+        """
+        row, column = np.divmod(
+            np.arange(self.extent.rows(CELL) * self.extent.columns(CELL)), self.extent.columns(CELL)
+        )
+        first, vectors = 0, [torch.zeros_like(sequence)[:, None]]
+        # Prefix tokens cover no cell.
+        numbers = functional.pad(number, (self.encoder.config.prefix, 0))[cells]
+        size = (numbers[:, None] >= self.first_numbers).sum(dim=1)
+        place = torch.zeros_like(cells)
+        for order, span in enumerate(SPANS[1:], start=1):
+            first += vectors[-1].shape[1]
+            vectors.append(spread.stages[str(span)](sequence))
+            within = torch.from_numpy(row % span * span + column % span)
+            place = torch.where(size == order, first + within, place)
+        added = torch.cat(vectors, dim=1)
+        return sequence[cells] + added.flatten(0, 1)[cells * added.shape[1] + place]
 
     def _rotations(self, number: Tensor, *, overall: bool) -> Tensor | None:
         """Return (P + N, head_dim / 2, 2) cosines and sines of the (N,) numbers; prefix tokens are not rotated."""
