@@ -13,9 +13,9 @@ from vgtok.encode.modes import encode_control, encode_dense, encoder_flops, peak
 from vgtok.encode.plain import plain_modules
 
 
-@pytest.mark.parametrize("family", ["eva02-tiny", "vit-tiny"])
-def test_counts_equal_those_of_an_unfused_run(family: str) -> None:
-    encoder = small_encoder(family)
+@pytest.mark.parametrize(("family", "spread"), [("eva02-tiny", 0), ("vit-tiny", 0), ("vit-tiny", 8)])
+def test_counts_equal_those_of_an_unfused_run(family: str, spread: int) -> None:
+    encoder = small_encoder(family, spread=spread)
     image = frame(192, 320)
     tokens = partition(image, 0.4)
     runs: dict[str, Callable[[], object]] = {

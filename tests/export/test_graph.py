@@ -20,6 +20,8 @@ from vgtok.tokenize.tokenizer import Tokenizer
         ("vit-tiny", {"fusion": (), "padding": "dropped"}),
         ("vit-tiny", {"fusion": (32,), "resampling": "area", "position": "corner"}),
         ("vit-tiny", {"proportional": True, "padding": "scaled", "resampling": "bilinear", "position": "mean"}),
+        ("vit-tiny", {"spread": 8}),
+        ("vit-tiny", {"window": None, "global_blocks": (), "prefix": 1, "spread": 8}),
         ("vit-tiny", {"window": None, "global_blocks": (), "prefix": 1, "proportional": True}),
         ("eva02-large", {}),
         ("eva02-large", {"fusion": (), "padding": "scaled"}),

@@ -81,8 +81,6 @@ class EncoderConfig:
             raise InputError("global_blocks: without a window every block is global; name none")
         if any(not 0 <= block < self.depth for block in self.global_blocks):
             raise InputError(f"global_blocks: {self.global_blocks} are not all below the depth of {self.depth}")
-        if self.spread < 0:
-            raise InputError(f"spread: {self.spread} is not a rank; 0 gives all cells of a token the same vector")
         if self.fusion not in ((), (NODE,), (NODE, ROOT)):
             raise InputError(f"fusion: {self.fusion} is not (), (32,) or (32, 64): a stage reduces the one before it")
 

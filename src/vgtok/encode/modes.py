@@ -160,7 +160,7 @@ def cell_similarity(features: Tensor, reference: Tensor) -> NDArray[np.float32]:
 
 
 class Flops(NamedTuple):
-    """FLOPs by part: before the first block, in the blocks' linear maps, and in attention proper."""
+    """FLOPs by part: before the first block, in linear maps in and behind the blocks, and in attention proper."""
 
     embedding: int
     linear: int
@@ -174,8 +174,7 @@ def encoder_flops(mode: str, config: EncoderConfig, tokens: Tokens) -> Flops:
         return Flops(rows * columns * _patch_flops(config), *_grid_flops(config, rows, columns))
     packing = pack([tokens], config)
     blocks = _packed_flops(config, packing) if mode == "packed" else _grid_flops(config, rows, columns)
-    linear, attention = blocks
-    return Flops(_embedding_flops(config, packing), linear + _spread_flops(config, packing), attention)
+    return Flops(_embedding_flops(config, packing), *blocks)
 
 
 def _patch_flops(config: EncoderConfig) -> int:
@@ -214,6 +213,7 @@ def _mlp_flops(config: EncoderConfig) -> int:
 
 def _packed_flops(config: EncoderConfig, packing: Packing) -> tuple[int, int]:
     linear = config.depth * len(packing) * (_projection_flops(config) + _mlp_flops(config))
+    linear += _spread_flops(config, packing)
     groups = (packing.images if config.is_global(block) else packing.windows for block in range(config.depth))
     return linear, sum(_attention_flops(config, group) for group in groups)
 
