@@ -66,7 +66,6 @@ class DetectorConfig:
     | `label_noise`       | label noise of denoising queries                                                   |
     | `box_noise`         | box noise of denoising queries, in half sides                                      |
     | `auxiliary`         | auxiliary heads the model has                                                      |
-    | `auxiliary_norm`    | norm of the ATSS head and of the level below the pyramid, "group" or "channel"     |
     | `positives`         | most boxes an auxiliary head passes to the decoder as queries                      |
     | `atss_convs`        | convolutions of the ATSS head before its outputs                                   |
     | `atss_least_cells`  | smallest side, in cells, an object has when anchors are assigned to it             |
@@ -75,6 +74,7 @@ class DetectorConfig:
     | `proposals_before`  | proposals per level before NMS                                                     |
     | `proposals`         | proposals per image after NMS                                                      |
     | `atss_suppression`  | suppression of the ATSS head, "hard" or "soft"                                     |
+    | `auxiliary_norm`    | norm of the ATSS head and of the level below the pyramid, "group" or "channel"     |
     """
 
     encoder: str
@@ -92,7 +92,6 @@ class DetectorConfig:
     label_noise: float = 0.5
     box_noise: float = 0.4
     auxiliary: tuple[Auxiliary, ...] = ("roi", "atss")
-    auxiliary_norm: Norm = "group"
     positives: int = 300
     atss_convs: int = 1
     atss_least_cells: float = 0.0
@@ -101,6 +100,7 @@ class DetectorConfig:
     proposals_before: int = 4000
     proposals: int = 1000
     atss_suppression: Suppression = "hard"
+    auxiliary_norm: Norm = "group"
 
     def __post_init__(self) -> None:
         # JSON has lists where this has tuples.
@@ -178,13 +178,13 @@ DETECTORS: dict[str, DetectorConfig] = {
         encoder_layers=2,
         decoder_layers=3,
         denoising=100,
-        # So are its norms: a group norm over a canvas, most of it empty, is another than over a crop around objects.
-        auxiliary_norm="channel",
         positives=100,
         roi_hidden=256,
         roi_samples=64,
         proposals_before=1000,
         proposals=300,
+        # A group norm over a canvas, most of it empty, is another than over a crop around objects.
+        auxiliary_norm="channel",
     ),
 }
 """Every detector by name."""
