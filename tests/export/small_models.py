@@ -15,6 +15,7 @@ WINDOWED_VIT = {
     "window": 16,
     "global_blocks": (1,),
     "prefix": 0,
+    "spread": 8,
 }
 """The encoder of co-detr-vit-tiny, cut down."""
 
@@ -42,5 +43,6 @@ def traceable_detector(
         encoder_layers=1,
         decoder_layers=1,
         auxiliary=() if head == "query" else (head,),
+        auxiliary_norm="channel",
     )
     return Detector(model, canvas=(512, 384), license=license, head=head)
