@@ -55,15 +55,16 @@ def test_the_hard_rule_is_the_default_and_stays_bit_for_bit() -> None:
         assert torch.equal(mine, expected)
 
 
-def test_the_shipped_model_is_as_it_was() -> None:
+def test_the_shipped_model_predicts_by_the_hard_rule() -> None:
     detector = load("vgtok-tiny", dtype="float32").to("cpu")
     config = detector.model.config
     assert (detector.budget, detector.head, detector.canvas) == (0.40, "atss", (2048, 1152))
+    assert detector.sparse_head
     assert (config.atss_suppression, config.encoder_config().grid_multiple) == ("hard", 1)
     # A frame that ends inside a cell, on a grid of an odd number of cells: neither is padded any further.
     scene = render_scene(seed=3, width=200, height=140).pixels
     detector.canvas = "native"
-    result = detector(scene, max_detections=50, score_threshold=0.0)
+    result = detector(scene, max_detections=50, score_threshold=0.0, sparse_head=False)
     found, model = detector.model.atss_head, detector.model
     assert found is not None
     with torch.inference_mode():
