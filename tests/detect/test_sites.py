@@ -8,7 +8,7 @@ from torch.nn import functional
 from tests.encode.small import frame, partition
 from vgtok.detect.config import Norm
 from vgtok.detect.neck import ConvNorm, FeaturePyramid, GroupNorm, UpsampledConv
-from vgtok.detect.sites import SiteRule, Sites, convolve, convolve_enlarged, normalize_groups, sites_of
+from vgtok.detect.sites import MaskedSites, SiteRule, Sites, convolve, convolve_enlarged, normalize_groups, sites_of
 from vgtok.detect.transformer import EncoderLayer, cell_centers
 from vgtok.tokenize.geometry import CELL
 from vgtok.tokenize.tokens import Tokens
@@ -123,6 +123,38 @@ def test_an_encoder_layer_updates_sites_only(rule: SiteRule, gradient: bool) -> 
         expected = layer(sites.expanded(cells), codes, centers, shapes, skipped)
         found = layer(cells, sites.chosen(codes, dim=1), sites.chosen(centers), shapes, None, sites)
     torch.testing.assert_close(found, sites.chosen(expected, dim=1), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("gradient", [False, True])
+def test_masked_sites_give_what_sites_give(size: tuple[int, int], gradient: bool) -> None:
+    sites = some_sites(size, "roots")
+    masked = MaskedSites.of((sites.source < len(sites)).view(sites.shape))
+    others, kept = 7, sites.kept
+    torch.manual_seed(2)
+    with torch.set_grad_enabled(gradient):
+        # Where masked sites are none, their values must not matter.
+        values = torch.randn(1, len(masked) + others, 64)
+        chosen = torch.cat([values[:, kept], values[:, len(masked) :]], dim=1)
+        torch.testing.assert_close(masked.expanded(values), sites.expanded(chosen))
+        torch.testing.assert_close(masked.map(values[:, : len(masked)]), sites.map(chosen[:, : len(sites)]))
+        torch.testing.assert_close(masked.counts[kept], sites.counts)
+        kinds: tuple[Norm, ...] = ("group", "channel")
+        for block in (ConvNorm(64, kind) for kind in kinds):
+            found = block.at_sites(values[0, : len(masked)], masked)[kept]
+            expected = block.at_sites(chosen[0, : len(sites)], sites)
+            torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+        neck = FeaturePyramid(32, 16, (8, 16))
+        features = torch.randn(1, 32, sites.shape[0] // 2, sites.shape[1] // 2)
+        found, expected = neck(features, masked), neck(features, sites)
+        torch.testing.assert_close(found[0][:, kept], expected[0], atol=1e-4, rtol=1e-4)
+        assert torch.equal(found[1], expected[1])
+    scores = torch.rand(3, len(masked) + others)
+    ranked = masked.ranked(scores, -1.0)
+    real = torch.cat([sites.source < len(sites), torch.ones(others, dtype=torch.bool)])
+    assert torch.equal(ranked >= 0, real.expand(3, -1))
+    assert torch.equal(ranked[ranked >= 0], scores[ranked >= 0])
+    assert sites.ranked(scores, -1.0) is scores
 
 
 def at(maps: Tensor, sites: Sites) -> Tensor:

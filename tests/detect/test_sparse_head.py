@@ -11,6 +11,7 @@ from vgtok.detect.boxes import Prediction
 from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector
 from vgtok.detect.model import CoDetr
+from vgtok.detect.sites import MaskedSites
 from vgtok.encode.plain import plain_modules
 from vgtok.tokenize.tokens import Tokens
 
@@ -136,3 +137,17 @@ def test_the_flag_is_an_argument_and_a_property_of_saved_models(tmp_path: object
     dense = loaded(pixels, budget=0.4, score_threshold=0.0, sparse_head=False)
     assert (sparse.scores == same.scores).all()
     assert len(sparse.scores) != len(dense.scores) or not (sparse.scores == dense.scores).all()
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_masked_sites_predict_what_sites_do(head: Head) -> None:
+    model, tokens = model_with_fusion(), some_tokens(0.4)
+    with torch.inference_mode():
+        maps = model.encoder([IMAGE], [tokens]).maps
+        sites = model.sites(maps, [tokens])[0]
+        assert sites is not None
+        masked = MaskedSites.of((sites.source < len(sites)).view(sites.shape))
+        found, expected = (model.predict_heads(maps[0], (192, 256), 200, (head,), way)[0] for way in (masked, sites))
+    # What is no site may follow with a score of zero where there are too few candidates.
+    real = found[1] > 0
+    assert_same((found[0][real], found[1][real], found[2][real]), expected)

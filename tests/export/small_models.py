@@ -33,13 +33,17 @@ WINDOWED_EVA02 = {
 
 
 def traceable_detector(
-    encoder: str, overrides: dict[str, Any], license: str = "for tests only", head: Head = "query"
+    encoder: str,
+    overrides: dict[str, Any],
+    license: str = "for tests only",
+    head: Head = "query",
+    strides: tuple[int, ...] = (16, 32),
 ) -> Detector:
     """One layer and two levels: what repeats in a graph is traced once."""
     model = small_model(
         encoder=encoder,
         encoder_overrides=overrides,
-        strides=(16, 32),
+        strides=strides,
         encoder_layers=1,
         decoder_layers=1,
         auxiliary=() if head == "query" else (head,),

@@ -22,6 +22,7 @@ from tests.export.small_models import WINDOWED_EVA02, WINDOWED_VIT, traceable_de
 from vgtok import InputError, OnnxDetector, Tokenizer
 from vgtok.data.convert import write_rendered
 from vgtok.data.synthetic import SceneConfig, render_scene
+from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector
 from vgtok.detect.result import Result
 from vgtok.detect.saving import save_detector
@@ -118,8 +119,11 @@ def test_the_model_in_the_package_predicts_by_its_own_head(tmp_path: Path) -> No
     exported = OnnxDetector(tmp_path / "tiny.onnx", threads=1)
     assert exported.tokenizer_name == "compact"
     found = exported(image, max_detections=300, score_threshold=0.0)
-    # A graph has the dense head.
-    assert_same(found, detector(image, budget=0.4, max_detections=300, score_threshold=0.0, sparse_head=False))
+    # Its head is sparse, and so is that of the graph.
+    assert exported.sparse_head
+    assert_same(found, detector(image, budget=0.4, max_detections=300, score_threshold=0.0))
+    dense = detector(image, budget=0.4, max_detections=300, score_threshold=0.0, sparse_head=False)
+    assert np.abs(found.scores - dense.scores).max() > 1e-3
     with pytest.raises(InputError, match="head: this model was saved without its ATSS head"):
         export_onnx(traceable_detector("vit-tiny", WINDOWED_VIT), tmp_path / "no.onnx", head="atss")
 
@@ -153,6 +157,20 @@ def test_the_runtime_is_called_like_a_detector(fused: tuple[Detector, Path], tmp
     whole.save(tmp_path / "found.json")
     assert len(json.loads((tmp_path / "found.json").read_text())) == len(whole)
     assert exported([]) == []
+
+
+@pytest.mark.parametrize("head", ["query", "atss"])
+def test_a_sparse_head_stays_sparse(head: Head, tmp_path: Path) -> None:
+    detector = traceable_detector("vit-tiny", WINDOWED_VIT, head=head, strides=(8, 16))
+    detector.canvas, detector.sparse_head = PLAIN_SIZE, True
+    path = tmp_path / "sparse.onnx"
+    assert export_onnx(detector, path, size=PLAIN_SIZE, dynamic=True).sparse_head
+    exported = OnnxDetector(path, threads=1)
+    assert exported.sparse_head
+    image = render_scene(7, *PLAIN_SIZE).pixels
+    for budget in (0.07, 0.4, 1.0):
+        found = exported(image, budget=budget, score_threshold=0.0)
+        assert_same(found, detector(image, budget=budget, score_threshold=0.0))
 
 
 def test_a_file_says_what_it_is(fused: tuple[Detector, Path]) -> None:

@@ -38,9 +38,11 @@ def _exported(model: str, device: str, dtype: str, sparse_head: bool | None) -> 
 
     if dtype not in ("auto", "float32"):
         raise InputError(f"--dtype: {model} has the precision it was exported in; leave the option out")
-    if sparse_head:
-        raise InputError(f"--sparse-head: {model} has the head it was exported with; leave the option out")
-    return OnnxDetector(model, device=device)
+    detector = OnnxDetector(model, device=device)
+    if sparse_head not in (None, detector.sparse_head):
+        option = "--sparse-head" if sparse_head else "--dense-head"
+        raise InputError(f"{option}: {model} has the head it was exported with; leave the option out")
+    return detector
 
 
 def _loaded(model: str, device: str, dtype: str, sparse_head: bool | None) -> "Detector":

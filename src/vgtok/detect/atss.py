@@ -145,10 +145,12 @@ class ATSSHead(nn.Module):
     def candidates(self, maps: Sequence[Tensor], sites: Sites | None = None) -> Prediction:
         """Return the best pairs of anchor and class of every level of one image, before clipping and suppression."""
         boxes, scores, labels = [], [], []
-        for logits, deltas, centered, anchors in zip(*self(maps, sites), self._anchors(maps, sites), strict=True):
+        levels = zip(*self(maps, sites), self._anchors(maps, sites), strict=True)
+        for number, (logits, deltas, centered, anchors) in enumerate(levels):
             middle = centered[0].sigmoid()
-            # (A * classes,) scores; soft-NMS selects candidates before centerness is applied
-            score = (logits[0].sigmoid() if self.soft else logits[0].sigmoid() * middle[:, None]).float().flatten()
+            # (A, classes) scores; soft-NMS selects candidates before centerness is applied
+            score = (logits[0].sigmoid() if self.soft else logits[0].sigmoid() * middle[:, None]).float()
+            score = score.flatten() if number or sites is None else sites.ranked(score.T, 0.0).T.flatten()
             best = score.topk(min(self.most_candidates, len(score)))
             where = torch.div(best.indices, self.classes, rounding_mode="floor")
             boxes.append(decode(anchors[where], deltas[0, where].float(), _STDS))

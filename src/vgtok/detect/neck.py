@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vgtok.detect.config import Norm
-from vgtok.detect.sites import Sites, convolve, convolve_enlarged, normalize_groups
+from vgtok.detect.sites import MaskedSites, Sites, convolve, convolve_enlarged, normalize_groups
 from vgtok.encode.plain import is_plain
 from vgtok.tokenize.geometry import CELL
 
@@ -157,7 +157,11 @@ def _at_sites(branch: nn.Module, features: Tensor, sites: Sites) -> Tensor:
     last = max(number for number, layer in enumerate(layers) if isinstance(layer, UpsampledConv))
     for layer in layers[:last]:
         features = layer(features)
-    values = convolve_enlarged(features[0].permute(1, 2, 0), cast(UpsampledConv, layers[last]).kernels(), sites)
+    enlarge = cast(UpsampledConv, layers[last])
+    if isinstance(sites, MaskedSites):
+        values = enlarge(features)[0].flatten(1).T
+    else:
+        values = convolve_enlarged(features[0].permute(1, 2, 0), enlarge.kernels(), sites)
     for layer in layers[last + 1 :]:
         if isinstance(layer, ChannelNorm):
             values = layer.last(values)

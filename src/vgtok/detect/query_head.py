@@ -169,7 +169,9 @@ class QueryHead(nn.Module):
             steps.append(self.reg_branches[-1](features))
         scores, boxes = torch.cat(logits, dim=1), (torch.cat(steps, dim=1) + start).sigmoid()
         count = min(queries or self.config.queries, memory.shape[1])
-        best = scores.amax(dim=-1).topk(count, dim=1).indices[..., None]
+        certain = scores.amax(dim=-1)
+        certain = certain if encoded.sites is None else encoded.sites.ranked(certain, -torch.inf)
+        best = certain.topk(count, dim=1).indices[..., None]
         return SetPrediction(torch.take_along_dim(scores, best, dim=1), torch.take_along_dim(boxes, best, dim=1))
 
     def decode(self, encoded: Encoded, proposals: SetPrediction, groups: QueryGroups | None) -> list[SetPrediction]:

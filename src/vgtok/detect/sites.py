@@ -60,6 +60,10 @@ class Sites:
         here, others = torch.split(values, [len(self.source), values.shape[dim] - len(self.source)], dim=dim)
         return torch.cat([here.index_select(dim, self.kept), others], dim=dim)
 
+    def ranked(self, scores: Tensor, lowest: float) -> Tensor:
+        """Return (..., n + others) scores of which the best are to be taken; what is no site gets the lowest."""
+        return scores
+
     @cached_property
     def bordered(self) -> Tensor:
         """((rows + 2) * (columns + 2),) site that each position of the level with a border reads; n in the border."""
@@ -77,6 +81,43 @@ class Sites:
     def counts(self) -> Tensor:
         """(n,) number of positions that read each site."""
         return torch.bincount(self.source, minlength=len(self) + 1)[: len(self)].float()
+
+
+@dataclass(frozen=True)
+class MaskedSites(Sites):
+    """Sites in a graph of fixed shapes: every position has a value, and one that is no site reads as zero.
+
+    `kept` are all positions, and `source` is rows * columns for those that are no sites.
+    """
+
+    @classmethod
+    def of(cls, mask: Tensor) -> "MaskedSites":
+        """Return the sites where a (rows, columns) mask is true."""
+        every = torch.arange(mask.numel(), device=mask.device)
+        return cls((mask.shape[0], mask.shape[1]), every, torch.where(mask.flatten(), every, mask.numel()))
+
+    def expanded(self, values: Tensor) -> Tensor:
+        """Return (B, S, C) values with zeros for what is no site."""
+        here, others = values[:, : len(self)], values[:, len(self) :]
+        return torch.cat([here * self._is_site[:, None], others], dim=1)
+
+    def chosen(self, values: Tensor, dim: int = 0) -> Tensor:
+        """Return the values of all S positions along a dimension."""
+        return values
+
+    def ranked(self, scores: Tensor, lowest: float) -> Tensor:
+        """Return (..., n + others) scores with the lowest for what is no site."""
+        others = scores.shape[-1] - len(self)
+        return torch.where(functional.pad(self._is_site, (0, others), value=True), scores, lowest)
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """(rows * columns,) ones at sites, zeros elsewhere."""
+        return self._is_site.float()
+
+    @property
+    def _is_site(self) -> Tensor:
+        return self.source < len(self)
 
 
 def sites_of(
@@ -109,6 +150,8 @@ def sites_of(
 
 def convolve(values: Tensor, weight: Tensor, bias: Tensor | None, sites: Sites) -> Tensor:
     """Apply a (D, C, 3, 3) kernel at every site of (n, C) values: (n, D)."""
+    if isinstance(sites, MaskedSites):
+        return functional.conv2d(sites.map(values[None]), weight, bias, padding=1)[0].flatten(1).T
     # The row behind the last is zero.
     return _mapped(functional.pad(values, (0, 0, 0, 1)), sites.around, weight.permute(0, 2, 3, 1).flatten(1), bias)
 

@@ -156,6 +156,7 @@ class Description:
     | `atss_suppression` | suppression of the ATSS head, "hard" or "soft"                |
     | `precision`        | precision of the matrix products, "float32" or "int8"         |
     | `tokenizer`        | name of the tokenizer that images are read by                 |
+    | `sparse_head`      | whether the head leaves out unsplit roots at its finest level |
     """
 
     model: str
@@ -171,6 +172,7 @@ class Description:
     atss_suppression: str = "hard"
     precision: str = "float32"
     tokenizer: str = DEFAULT_TOKENIZER
+    sparse_head: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self, positive=("width", "height", "tokens"))
@@ -202,6 +204,7 @@ class Description:
             "atss_suppression": self.atss_suppression,
             "precision": self.precision,
             "tokenizer": self.tokenizer,
+            "sparse_head": json.dumps(self.sparse_head),
         }
 
     @classmethod
@@ -232,6 +235,7 @@ class Description:
                 atss_suppression=properties.get("atss_suppression", "hard"),
                 precision=properties.get("precision", "float32"),
                 tokenizer=properties.get("tokenizer", DEFAULT_TOKENIZER),
+                sparse_head=bool(json.loads(properties.get("sparse_head", "false"))),
             )
         except InputError as error:
             raise InputError(f"{origin}: damaged description ({error}); export it anew") from None

@@ -14,6 +14,7 @@ from vgtok.detect.boxes import Prediction
 from vgtok.detect.config import Head
 from vgtok.detect.model import CoDetr
 from vgtok.detect.query_head import candidates
+from vgtok.detect.sites import MaskedSites, Sites
 from vgtok.encode.coarse import resampling_matrix
 from vgtok.encode.embed import Embedding, Fusion, lay_out
 from vgtok.encode.encoder import Attention, Encoder, PackedRoutes, Route
@@ -235,13 +236,13 @@ class HeadGraph(nn.Module):
         super().__init__()
         self.model, self.extent, self.head = model, extent, head
 
-    def forward(self, features: Tensor) -> Prediction:
+    def forward(self, features: Tensor, sites: Sites | None) -> Prediction:
         """Map (1, D, rows, columns) to the (K, 4) boxes, (K,) scores and (K,) labels that enter suppression."""
         head = self.model.query_head
-        encoded = head.encode(self.model.neck(features))
+        encoded = head.encode(self.model.neck(features, sites), sites=sites)
         if self.head == "atss":
             assert self.model.atss_head is not None
-            return self.model.atss_head.candidates(head.auxiliary_levels(encoded))
+            return self.model.atss_head.candidates(head.auxiliary_levels(encoded), sites)
         prediction = head.decode(encoded, head.propose(encoded), None)[-1]
         size = (self.extent.rows(CELL) * CELL, self.extent.columns(CELL) * CELL)
         return candidates(prediction.logits[0], prediction.boxes[0], size, self.model.config.queries)
@@ -253,9 +254,14 @@ class DetectorGraph(nn.Module):
     key_bias: Tensor
     first_numbers: Tensor
 
-    def __init__(self, model: CoDetr, extent: Extent, buckets: tuple[Bucket, ...], head: Head) -> None:
+    def __init__(
+        self, model: CoDetr, extent: Extent, buckets: tuple[Bucket, ...], head: Head, sparse_head: bool = False
+    ) -> None:
         super().__init__()
         encoder = model.encoder
+        stride = model.config.strides[0]
+        # Positions of the finest level along a cell, if some of them may be no sites
+        self.repeat = CELL // stride if sparse_head and stride < CELL else None
         tables = token_tables(encoder, extent)
         self.encoder, self.extent, self.buckets = encoder, extent, buckets
         self.embedding = EmbeddingGraph(encoder.embedding, extent, tables.position)
@@ -300,7 +306,20 @@ class DetectorGraph(nn.Module):
         # (rows * columns, D) to (1, D, rows, columns)
         dense = torch.unflatten(every, 0, (self.extent.rows(CELL), self.extent.columns(CELL)))
         features = dense.permute(2, 0, 1)[None]
-        return (*self.head(features), features)
+        return (*self.head(features, self._sites(number, cells)), features)
+
+    def _sites(self, number: Tensor, cells: Tensor) -> Sites | None:
+        """Return the sites of the finest level: all positions but those in unsplit roots."""
+        if self.repeat is None:
+            return None
+        rows, columns = self.extent.rows(CELL), self.extent.columns(CELL)
+        split = (self._numbers(number)[cells] < self.first_numbers[1]).reshape(rows, 1, columns, 1)
+        fine = split.expand(rows, self.repeat, columns, self.repeat)
+        return MaskedSites.of(fine.reshape(rows * self.repeat, columns * self.repeat))
+
+    def _numbers(self, number: Tensor) -> Tensor:
+        """Return the (P + N,) numbers of a sequence by those of its tokens; prefix tokens cover no cell."""
+        return functional.pad(number, (self.encoder.config.prefix, 0))
 
     def _spread(self, spread: Spread, sequence: Tensor, cells: Tensor, number: Tensor) -> Tensor:
         """Return the (rows * columns, D) vectors of all cells for a (P + N, D) sequence.
@@ -311,9 +330,7 @@ class DetectorGraph(nn.Module):
             np.arange(self.extent.rows(CELL) * self.extent.columns(CELL)), self.extent.columns(CELL)
         )
         first, vectors = 0, [torch.zeros_like(sequence)[:, None]]
-        # Prefix tokens cover no cell.
-        numbers = functional.pad(number, (self.encoder.config.prefix, 0))[cells]
-        size = (numbers[:, None] >= self.first_numbers).sum(dim=1)
+        size = (self._numbers(number)[cells][:, None] >= self.first_numbers).sum(dim=1)
         place = torch.zeros_like(cells)
         for order, span in enumerate(SPANS[1:], start=1):
             first += vectors[-1].shape[1]

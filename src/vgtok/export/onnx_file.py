@@ -49,6 +49,8 @@ def export_onnx(
 ) -> Description:
     """Write a detector as a graph for one canvas size; return the description stored in the file.
 
+    The head is sparse or dense as `detector.sparse_head` says.
+
     | argument  | meaning                                                                          |
     |-----------|----------------------------------------------------------------------------------|
     | `size`    | canvas (width, height) [default: the detector's canvas]                          |
@@ -93,9 +95,10 @@ def export_onnx(
         atss_suppression=model.config.atss_suppression,
         precision="int8" if int8 else "float32",
         tokenizer=detector.tokenizer_name,
+        sparse_head=detector.sparse_head,
     )
     arrays = graph_inputs(canvas, partition, config, buckets)
-    graph = DetectorGraph(model, canvas.extent, buckets, head).eval()
+    graph = DetectorGraph(model, canvas.extent, buckets, head, detector.sparse_head).eval()
     proto = _traced(graph, arrays, canvas.extent if dynamic else None)
     # The feature map is no output but keeps its name, by which encoder and head can be separated.
     features = proto.graph.output.pop()

@@ -81,6 +81,11 @@ class OnnxDetector:
         return self.description.head
 
     @property
+    def sparse_head(self) -> bool:
+        """Whether the graph's head leaves out the positions in unsplit roots."""
+        return self.description.sparse_head
+
+    @property
     def precision(self) -> str:
         """The precision of the matrix products: float32 or int8."""
         return self.description.precision
@@ -198,7 +203,9 @@ class OnnxDetector:
         # Pixels beyond the image count as the mean color.
         inputs["valid"] = np.array([canvas.height, canvas.width], dtype=np.int64)
         boxes, scores, labels = self.session.run(None, inputs)
-        return boxes, scores, labels
+        # Where a sparse head has fewer candidates than the graph returns, the others have a score of zero.
+        real = scores > 0 if self.sparse_head else slice(None)
+        return boxes[real], scores[real], labels[real]
 
     def _fitted(self, pixels: NDArray[np.uint8]) -> Canvas:
         """Return the canvas of an image inside that of the graph."""
