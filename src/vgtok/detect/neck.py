@@ -159,7 +159,8 @@ def _at_sites(branch: nn.Module, features: Tensor, sites: Sites) -> Tensor:
         features = layer(features)
     enlarge = cast(UpsampledConv, layers[last])
     if isinstance(sites, MaskedSites):
-        values = enlarge(features)[0].flatten(1).T
+        enlarged: Tensor = enlarge(features)
+        values = enlarged[0].flatten(1).T
     else:
         values = convolve_enlarged(features[0].permute(1, 2, 0), enlarge.kernels(), sites)
     for layer in layers[last + 1 :]:
