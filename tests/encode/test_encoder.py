@@ -97,6 +97,21 @@ def test_control_equals_masked_attention_on_the_scattered_input() -> None:
     assert (control - reference).abs().max() < 1e-4
 
 
+@pytest.mark.parametrize("changes", [{}, {"window": None, "global_blocks": ()}, {"proportional": True}])
+@pytest.mark.parametrize("family", ["eva02-tiny", "vit-tiny"])
+def test_spare_rows_change_nothing(family: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = small_encoder(family, **changes)
+    image = frame(128, 256)
+    tokens = partition(image, 0.4)
+    with torch.no_grad():
+        found = {}
+        for spare in (0, 5):
+            monkeypatch.setattr("vgtok.encode.encoder.spare_rows", lambda _, spare=spare: spare)
+            found[spare] = encoder([image], [tokens])
+    torch.testing.assert_close(found[5].maps[0], found[0].maps[0], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found[5].prefix, found[0].prefix, atol=1e-5, rtol=1e-5)
+
+
 def test_coarse_tokens_fill_the_cells_they_span() -> None:
     encoder = small_encoder("eva02-tiny")
     image = frame(128, 128)

@@ -6,7 +6,7 @@ from tests.detect.small_models import small_detector
 from vgtok.evaluate.detections import Detections, GroundTruth
 from vgtok.evaluate.evaluation import Mistakes
 from vgtok.slicing.windows import Windows
-from vgtok.study.seams import ByWindows, repeats
+from vgtok.study.seams import ByWindows, on_seams, repeats
 from vgtok.tokenize.tokenizer import Tokenizer
 
 
@@ -57,3 +57,25 @@ def test_a_double_lies_on_an_object_that_another_detection_found() -> None:
     found = np.array([True, False, False])
     mistakes = Mistakes(0.4, truth, shown, correct, np.zeros(6, dtype=np.bool_), found, none, none)
     assert repeats(mistakes).tolist() == [False, True, True, False, False, False]
+
+
+def test_a_seam_is_the_line_between_the_cores_of_two_windows() -> None:
+    # 512 x 256 px, enlarged twice: windows over 1024 x 512 px meet at x = 512 and y = 256.
+    windows = Windows(640, 320, overlap=128)
+    corners = {window.core[:2] for window in windows.over(512, 1024)}
+    assert {x for x, _ in corners} == {0, 512}
+    assert {y for _, y in corners} == {0, 256}
+    boxes = np.array(
+        [
+            (250, 10, 10, 10),  # over the vertical line
+            (10, 120, 10, 10),  # over the horizontal one
+            (10, 10, 10, 10),  # on none
+            (261, 10, 10, 10),  # within a few pixels of one
+            (270, 10, 10, 10),  # not near enough
+        ],
+        dtype=np.float64,
+    )
+    image = np.array([1, 1, 1, 1, 1])
+    shown = Detections(boxes, np.ones(5), np.zeros(5, dtype=np.int64), image)
+    found = on_seams(shown, [(64, 64), (512, 256)], windows, (1024, 512))
+    assert found.tolist() == [True, True, False, False, False]

@@ -145,7 +145,7 @@ class _Both:
         threads: int,
     ) -> None:
         description = exported.description
-        self.model, self.tokens = detector.model, tokens
+        self.model, self.tokens, self.sparse_head = detector.model, tokens, detector.sparse_head
         self.head = HeadGraph(detector.model, Extent(description.height, description.width), detector.head)
         self.pixels = [torch.from_numpy(canvas.image.copy()).permute(2, 0, 1) for canvas in canvases]
         self.inputs = [
@@ -165,7 +165,9 @@ class _Both:
     def torch_head(self, number: int) -> list[NDArray[Any]]:
         """Return boxes, scores and labels from the feature map of one frame."""
         with torch.inference_mode():
-            return [part.numpy() for part in self.head(self.maps[number])]
+            features, tokens = self.maps[number], [self.tokens[number]]
+            sites = self.model.sites((features[0],), tokens)[0] if self.sparse_head else None
+            return [part.numpy() for part in self.head(features, sites)]
 
     def stages(self) -> dict[tuple[str, str], Callable[[], Any]]:
         """Return functions that run all frames, by library and stage."""

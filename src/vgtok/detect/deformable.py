@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vgtok.detect.sites import Sites
+from vgtok.encode.linear import Linear, linear
 from vgtok.encode.plain import is_rewritten
 
 QUERIES_AT_ONCE = 16384
@@ -37,20 +38,20 @@ class DeformableAttention(nn.Module):
     def __init__(self, dim: int, heads: int, levels: int, points: int) -> None:
         super().__init__()
         self.heads, self.levels, self.points = heads, levels, points
-        self.sampling_offsets = nn.Linear(dim, heads * levels * points * 2)
-        self.attention_weights = nn.Linear(dim, heads * levels * points)
-        self.value_proj = nn.Linear(dim, dim)
-        self.output_proj = nn.Linear(dim, dim)
+        self.sampling_offsets = Linear(dim, heads * levels * points * 2)
+        self.attention_weights = Linear(dim, heads * levels * points)
+        self.value_proj = Linear(dim, dim)
+        self.output_proj = Linear(dim, dim)
         self._initialize()
 
     def _initialize(self) -> None:
         """Start each head in a direction of its own, each point one cell further out, with equal weights."""
-        for linear in (self.sampling_offsets, self.attention_weights):
-            nn.init.zeros_(linear.weight)
-            nn.init.zeros_(linear.bias)
-        for linear in (self.value_proj, self.output_proj):
-            nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
+        for layer in (self.sampling_offsets, self.attention_weights):
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
+        for layer in (self.value_proj, self.output_proj):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
         angle = torch.arange(self.heads) * (2 * math.pi / self.heads)
         direction = torch.stack([angle.cos(), angle.sin()], dim=-1)
         # (heads, 2) on the unit square's border, spread to (heads, levels, points, 2)
@@ -184,7 +185,7 @@ class _Bags:
         batch, queries = query.shape[:2]
         heads = self.attention.heads
         # (B, q, K) each
-        predicted = functional.linear(query, self.weight, self.bias).float()
+        predicted = linear(query, self.weight, self.bias).float()
         x, y, logits = torch.unflatten(predicted, 2, (3, -1)).unbind(2)
         logits = torch.unflatten(logits, 2, (heads, -1))
         # Not softmax, which is slow over so few values.

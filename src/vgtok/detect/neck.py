@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from vgtok.detect.config import Norm
 from vgtok.detect.sites import MaskedSites, Sites, convolve, convolve_enlarged, normalize_groups
+from vgtok.encode.linear import linear
 from vgtok.encode.plain import is_plain
 from vgtok.tokenize.geometry import CELL
 
@@ -167,7 +168,7 @@ def _at_sites(branch: nn.Module, features: Tensor, sites: Sites) -> Tensor:
         if isinstance(layer, ChannelNorm):
             values = layer.last(values)
         elif isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1):
-            values = functional.linear(values, layer.weight.flatten(1))
+            values = linear(values, layer.weight.flatten(1))
         elif isinstance(layer, nn.Conv2d):
             values = convolve(values, layer.weight, None, sites)
         else:

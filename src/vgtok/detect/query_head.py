@@ -30,6 +30,7 @@ from vgtok.detect.transformer import (
     whole_codes,
     whole_view,
 )
+from vgtok.encode.linear import Linear
 from vgtok.encode.plain import is_rewritten
 from vgtok.overlap import soft_nms
 
@@ -70,10 +71,10 @@ class QueryTransformer(nn.Module):
         self.level_embeds = nn.Parameter(torch.empty(config.levels, dim))
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
-        self.enc_output = nn.Linear(dim, dim)
+        self.enc_output = Linear(dim, dim)
         self.enc_output_norm = nn.LayerNorm(dim)
         self.query_embed = nn.Embedding(config.queries, dim)
-        self.aux_pos_trans = nn.ModuleDict({name: nn.Linear(2 * dim, dim) for name in config.auxiliary})
+        self.aux_pos_trans = nn.ModuleDict({name: Linear(2 * dim, dim) for name in config.auxiliary})
         self.aux_pos_trans_norm = nn.ModuleDict({name: nn.LayerNorm(dim) for name in config.auxiliary})
         nn.init.normal_(self.level_embeds)
 
@@ -94,7 +95,7 @@ class QueryHead(nn.Module):
         self.config = config
         self.transformer = QueryTransformer(config)
         branches = config.decoder_layers + 1
-        self.cls_branches = nn.ModuleList(nn.Linear(config.dim, config.classes) for _ in range(branches))
+        self.cls_branches = nn.ModuleList(Linear(config.dim, config.classes) for _ in range(branches))
         self.reg_branches = nn.ModuleList(_box_branch(config.dim) for _ in range(branches))
         self.label_embedding = nn.Embedding(config.classes, config.dim)
         self.downsample = _downsample(config.dim, config.auxiliary_norm) if config.auxiliary else None
@@ -255,7 +256,7 @@ def _first_boxes(encoded: Encoded) -> Tensor:
 
 
 def _box_branch(dim: int) -> nn.Sequential:
-    branch = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, dim), nn.ReLU(), last := nn.Linear(dim, 4))
+    branch = nn.Sequential(Linear(dim, dim), nn.ReLU(), Linear(dim, dim), nn.ReLU(), last := Linear(dim, 4))
     # Initially boxes are their references.
     nn.init.zeros_(last.weight)
     nn.init.zeros_(last.bias)

@@ -16,6 +16,7 @@ from vgtok.detect.config import DetectorConfig
 from vgtok.detect.deformable import Shapes
 from vgtok.detect.losses import Targets
 from vgtok.detect.neck import ConvNorm
+from vgtok.encode.linear import Linear
 from vgtok.overlap import iou, nms, paired_iou
 
 BACKGROUND = -1
@@ -276,9 +277,9 @@ class RoIHead(nn.Module):
         super().__init__()
         self.strides, self.classes, self.samples = config.strides, config.classes, config.roi_samples
         self.shared_convs = nn.ModuleList(ConvNorm(config.dim) for _ in range(_CONVOLUTIONS))
-        self.shared_fcs = nn.ModuleList([nn.Linear(config.dim * _SIDE**2, config.roi_hidden)])
-        self.fc_cls = nn.Linear(config.roi_hidden, config.classes + 1)
-        self.fc_reg = nn.Linear(config.roi_hidden, 4)
+        self.shared_fcs = nn.ModuleList([Linear(config.dim * _SIDE**2, config.roi_hidden)])
+        self.fc_cls = Linear(config.roi_hidden, config.classes + 1)
+        self.fc_reg = Linear(config.roi_hidden, 4)
         self.weight = config.auxiliary_weight
         for layer, std in ((self.fc_cls, 0.01), (self.fc_reg, 0.001)):
             nn.init.normal_(layer.weight, std=std)

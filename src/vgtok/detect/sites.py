@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vgtok.encode.linear import linear
 from vgtok.encode.plain import is_rewritten
 from vgtok.tokenize.geometry import CELL, NODE, ROOT
 from vgtok.tokenize.tokens import Tokens
@@ -197,10 +198,10 @@ def _mapped(table: Tensor, index: Tensor, weight: Tensor, bias: Tensor | None) -
     """Map (n, k) rows of an (m, C) table, side by side, by a (D, k * C) weight and a (D,) bias: (n, D)."""
     table = table.to(weight.dtype)
 
-    def linear(chosen: Tensor) -> Tensor:
+    def mapped(chosen: Tensor) -> Tensor:
         rows = torch.unflatten(table.index_select(0, chosen.flatten()), 0, chosen.shape)
-        return functional.linear(rows.flatten(1), weight, bias)
+        return linear(rows.flatten(1), weight, bias)
 
     if not is_rewritten(table):
-        return linear(index)
-    return torch.cat([linear(chunk) for chunk in torch.split(index, _SITES_IN_CACHE)])
+        return mapped(index)
+    return torch.cat([mapped(chunk) for chunk in torch.split(index, _SITES_IN_CACHE)])

@@ -16,6 +16,7 @@ from vgtok.detect.boxes import inverse_sigmoid
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.deformable import DeformableAttention, Reader, Shapes, queries_at_once
 from vgtok.detect.sites import Sites
+from vgtok.encode.linear import Linear
 
 
 @dataclass(frozen=True)
@@ -274,7 +275,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.ref_point_head = nn.Sequential(
-            nn.Linear(2 * config.dim, config.dim), nn.ReLU(), nn.Linear(config.dim, config.dim)
+            Linear(2 * config.dim, config.dim), nn.ReLU(), Linear(config.dim, config.dim)
         )
         self.norm = nn.LayerNorm(config.dim)
 
@@ -308,4 +309,4 @@ class Decoder(nn.Module):
 
 
 def _ffn(config: DetectorConfig) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(config.dim, config.hidden), nn.ReLU(), nn.Linear(config.hidden, config.dim))
+    return nn.Sequential(Linear(config.dim, config.hidden), nn.ReLU(), Linear(config.hidden, config.dim))

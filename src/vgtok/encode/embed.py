@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from vgtok.encode.coarse import Merged, marks_of, merge, resample
 from vgtok.encode.config import EncoderConfig
+from vgtok.encode.linear import Linear, linear
 from vgtok.encode.packing import Packing
 from vgtok.encode.plain import is_rewritten
 from vgtok.tokenize.geometry import CELL
@@ -179,8 +180,8 @@ class FusionStage(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
         # A 2 x 2 convolution of stride 2, as a linear map of four neighbors: the same parameters.
-        self.reduce = nn.Linear(4 * dim, dim)
-        self.out = nn.Linear(dim, dim)
+        self.reduce = Linear(4 * dim, dim)
+        self.out = Linear(dim, dim)
         nn.init.zeros_(self.out.weight)
         nn.init.zeros_(self.out.bias)
 
@@ -200,7 +201,7 @@ class Fusion(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.projection = nn.Linear(3 * config.patch**2, config.dim)
+        self.projection = Linear(3 * config.patch**2, config.dim)
         self.stages = nn.ModuleDict({str(size // CELL): FusionStage(config.dim) for size in config.fusion})
 
     def forward(self, cells: Tensor) -> Tensor:
@@ -216,7 +217,7 @@ class Embedding(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.projection = nn.Linear(3 * config.patch**2, config.dim)
+        self.projection = Linear(3 * config.patch**2, config.dim)
         self.table = nn.Parameter(torch.empty(*config.table, config.dim))
         self.prefix = nn.Parameter(torch.empty(config.prefix, config.dim))
         self.fusion = Fusion(config) if config.fusion else None
@@ -244,7 +245,7 @@ class Embedding(nn.Module):
         merged = self._merged_map(span) if span > 1 and is_rewritten(image) else None
         cells = region_patches(image, row, column, span, self.config, self.table.dtype)
         if merged is not None:
-            return functional.linear(cells.flatten(1), merged.weight, merged.bias)
+            return linear(cells.flatten(1), merged.weight, merged.bias)
         vectors: Tensor = self.projection(resample(cells, self.config.resampling).flatten(1))
         if self.fusion is not None and str(span) in self.fusion.stages:
             vectors = vectors + self.fusion(cells)

@@ -18,6 +18,7 @@ from torch.nn import functional
 from vgtok.encode.attention import Keys, attend, rotate, rotation
 from vgtok.encode.config import EncoderConfig, configuration
 from vgtok.encode.embed import Embedding, Layout, lay_out
+from vgtok.encode.linear import Linear, linear, linear_gelu, spare_rows
 from vgtok.encode.packing import Crop, Groups, Packing, pack
 from vgtok.encode.reread import Reread
 from vgtok.encode.spread import Spread
@@ -47,8 +48,8 @@ class Attention(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.heads = config.heads
-        self.qkv = nn.Linear(config.dim, 3 * config.dim, bias=config.key_bias)
-        self.out = nn.Linear(config.dim, config.dim)
+        self.qkv = Linear(config.dim, 3 * config.dim, bias=config.key_bias)
+        self.out = Linear(config.dim, config.dim)
         if not config.key_bias:
             self.query_bias = nn.Parameter(torch.zeros(config.dim))
             self.value_bias = nn.Parameter(torch.zeros(config.dim))
@@ -67,7 +68,7 @@ class Attention(nn.Module):
     def project(self, x: Tensor, rotations: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Project (..., N, D) to q, k, v of (..., N, heads, head_dim); rotate q and k by (N, head_dim / 2)."""
         # (..., N, 3 D) to (..., N, 3, heads, head_dim)
-        qkv = torch.unflatten(functional.linear(x, self.qkv.weight, self.bias()), -1, (3, self.heads, -1))
+        qkv = torch.unflatten(linear(x, self.qkv.weight, self.bias()), -1, (3, self.heads, -1))
         q, k, v = qkv.unbind(-3)
         if rotations is not None:
             q, k = rotate(qkv[..., :2, :, :], rotations).unbind(-3)
@@ -84,12 +85,12 @@ class GeluMLP(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.expand = nn.Linear(config.dim, config.hidden)
-        self.contract = nn.Linear(config.hidden, config.dim)
+        self.expand = Linear(config.dim, config.hidden)
+        self.contract = Linear(config.hidden, config.dim)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) to (..., D)."""
-        contracted: Tensor = self.contract(functional.gelu(self.expand(x)))
+        contracted: Tensor = self.contract(linear_gelu(x, self.expand.weight, self.expand.bias))
         return contracted
 
 
@@ -98,10 +99,10 @@ class SwiGLUMLP(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.gate = nn.Linear(config.dim, config.hidden)
-        self.expand = nn.Linear(config.dim, config.hidden)
+        self.gate = Linear(config.dim, config.hidden)
+        self.expand = Linear(config.dim, config.hidden)
         self.norm = nn.LayerNorm(config.hidden, eps=config.norm_eps) if config.mlp_norm else nn.Identity()
-        self.contract = nn.Linear(config.hidden, config.dim)
+        self.contract = Linear(config.hidden, config.dim)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) to (..., D)."""
@@ -182,10 +183,12 @@ class Encoder(nn.Module):
         packing = pack(tokens, self.config, crops)
         layout = lay_out(packing, self.config, self.embedding.table.device)
         sequence = self.embedding(images, packing, layout)
-        routes = PackedRoutes(packing, layout, self.config, backend)
+        spare = spare_rows(sequence)
+        sequence = functional.pad(sequence, (0, 0, 0, spare)) if spare else sequence
+        routes = PackedRoutes(packing, layout, self.config, backend, spare)
         for number, block in enumerate(self.blocks):
             sequence = block(sequence, routes.of(number))
-        sequence = self.out_norm(sequence)
+        sequence = self.out_norm(sequence[: len(packing)])
         cells = sequence.index_select(0, layout.cells) if self.spread is None else self.spread(sequence, layout)
         if self.reread is not None:
             cells = self.reread(cells, images, packing.grids, layout)
@@ -217,11 +220,22 @@ def valid_areas(images: Sequence[Tensor], tokens: Sequence[Tokens], config: Enco
     return areas
 
 
-class PackedRoutes:
-    """The two routes of a packed sequence, inside windows and over whole images, computed once for all blocks."""
+def _with_spare(groups: Groups, spare: int) -> Groups:
+    return Groups((*groups.lengths, spare), (*groups.padding, 0.0)) if spare else groups
 
-    def __init__(self, packing: Packing, layout: Layout, config: EncoderConfig, backend: str | None) -> None:
+
+class PackedRoutes:
+    """The two routes of a packed sequence, inside windows and over whole images, computed once for all blocks.
+
+    `spare` rows behind the sequence attend among themselves.
+    """
+
+    def __init__(
+        self, packing: Packing, layout: Layout, config: EncoderConfig, backend: str | None, spare: int = 0
+    ) -> None:
         self.packing, self.layout, self.config, self.backend = packing, layout, config, backend
+        self.rows = len(packing) + spare
+        self.windows, self.images = (_with_spare(groups, spare) for groups in (packing.windows, packing.images))
 
     def of(self, block: int) -> "PackedRoute":
         """Return the route of a block."""
@@ -230,12 +244,12 @@ class PackedRoutes:
     @cached_property
     def _over_images(self) -> "PackedRoute":
         rotations = self._rotations(None)
-        return PackedRoute(self.packing.images, self.packing.images, rotations, self._key_bias, self.backend)
+        return PackedRoute(self.images, self.images, rotations, self._key_bias, self.backend)
 
     @cached_property
     def _inside_windows(self) -> "PackedRoute":
         rotations = self._rotations(self.config.window)
-        return PackedRoute(self.packing.windows, self.packing.images, rotations, self._key_bias, self.backend)
+        return PackedRoute(self.windows, self.images, rotations, self._key_bias, self.backend)
 
     def _rotations(self, window: int | None) -> Tensor | None:
         """Return (N, head_dim / 2) rotations by position in the window or the canvas; prefix tokens are not rotated."""
@@ -251,7 +265,7 @@ class PackedRoutes:
             first_column = at.canvas_column - at.column % window
             row, column = (row - first_row) / window, (column - first_column) / window
         turned = rotation(row.float(), column.float(), self.config.head_dim)
-        rotations = turned.new_ones(len(self.packing), turned.shape[1])
+        rotations = turned.new_ones(self.rows, turned.shape[1])
         rotations[at.slot] = turned
         return rotations
 
@@ -260,7 +274,7 @@ class PackedRoutes:
         """(N,) logarithm of the cells each key covers; None if all keys count once."""
         if not self.config.proportional or self.packing.span.max() == 1:
             return None
-        bias = torch.zeros(len(self.packing), device=self.layout.slot.device)
+        bias = torch.zeros(self.rows, device=self.layout.slot.device)
         bias[self.layout.slot] = self.layout.covered.float().log()
         return bias
 

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from vgtok.encode.config import EncoderConfig
 from vgtok.encode.embed import CELLS_AT_ONCE, Layout, cell_patches
+from vgtok.encode.linear import Linear
 
 
 class Reread(nn.Module):
@@ -21,8 +22,8 @@ class Reread(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.read = nn.Linear(3 * config.patch**2, config.reread)
-        self.out = nn.Linear(config.reread, config.dim)
+        self.read = Linear(3 * config.patch**2, config.reread)
+        self.out = Linear(config.reread, config.dim)
         nn.init.trunc_normal_(self.read.weight, std=0.02)
         nn.init.zeros_(self.read.bias)
         nn.init.zeros_(self.out.weight)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from vgtok.encode.config import EncoderConfig
 from vgtok.encode.embed import Layout
+from vgtok.encode.linear import Linear
 from vgtok.tokenize.geometry import CELL, NODE, ROOT
 
 
@@ -17,8 +18,8 @@ class SpreadStage(nn.Module):
 
     def __init__(self, dim: int, rank: int, span: int) -> None:
         super().__init__()
-        self.reduce = nn.Linear(dim, rank)
-        self.expand = nn.Linear(rank, span * span * dim)
+        self.reduce = Linear(dim, rank)
+        self.expand = Linear(rank, span * span * dim)
         nn.init.zeros_(self.expand.weight)
         nn.init.zeros_(self.expand.bias)
 

@@ -22,7 +22,7 @@ LARGEST_WHOLE = 4096
 """Longest side in pixels of a frame that is fitted to a canvas; larger ones are read by windows."""
 
 _OVERLAP = 2 * ROOT
-_SHARED = 8.0
+SHARED = 8.0
 """Pixels around the line between two windows where a box may count in both, as their estimates of it differ."""
 
 
@@ -102,7 +102,7 @@ class Window:
         """Return which (N, 4) boxes in frame pixels count in this window."""
         x, y = (boxes[:, :2] + boxes[:, 2:]).T / 2
         x0, y0, x1, y1 = self.core
-        return np.asarray((x >= x0 - _SHARED) & (x < x1 + _SHARED) & (y >= y0 - _SHARED) & (y < y1 + _SHARED))
+        return np.asarray((x >= x0 - SHARED) & (x < x1 + SHARED) & (y >= y0 - SHARED) & (y < y1 + SHARED))
 
     def alone_in(self, boxes: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return which (N, 4) boxes lie where no other window looks."""

@@ -5,6 +5,7 @@ is that a window shows the model less, and that the boxes of windows are merged.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,14 +13,15 @@ from numpy.typing import NDArray
 
 from vgtok.detect.config import Head
 from vgtok.detect.detector import Detector, Pixels
+from vgtok.evaluate.detections import Detections
 from vgtok.evaluate.evaluation import Mistakes, find_mistakes
 from vgtok.overlap import iou_xywh
-from vgtok.slicing.windows import Windows
+from vgtok.slicing.windows import SHARED, Windows
 from vgtok.study.accuracy import Measured, Trial, open_trial, verdict
 from vgtok.study.cells import Found, Reader, found
 from vgtok.study.paper import GATED
 from vgtok.study.result import DETECTS, Bars, Inputs, Result, Row, Study, bar_plot
-from vgtok.tokenize.canvas import CanvasSize, fit_canvas
+from vgtok.tokenize.canvas import CanvasSize, fit_canvas, fitted_size
 
 BUDGET = 0.40
 SIZES = (Windows(1024, 640), Windows(1024, 640, overlap=256))
@@ -63,12 +65,17 @@ def seams(inputs: Inputs) -> Result:
     }
     cells = trial.measure(readers, "seams")
     whole = cells["whole"]
-    rows = [_row(trial, name, cell, whole) for name, cell in cells.items()]
+    rows = [
+        _row(trial, name, cell, whole, reader.windows if isinstance(reader, ByWindows) else None)
+        for (name, cell), reader in zip(cells.items(), readers.values(), strict=True)
+    ]
     notes = [
         f"every reading at {BUDGET:.0%} of the tokens of a frame, by one partition; ms: encoder, head and merge, one "
         "thread per process if several run, comparable only within one run",
         "doubles: detections at the score of the row's best F1 that match no object of their own but lie on one of "
         f"their class that was found, by an IoU of {_SAME} or with {_INSIDE:.0%} of their area, in percent",
+        "at_seams: doubles whose box lies on a line between two windows, in percent of all detections; "
+        "whole_at_seams: those of whole frames on the same lines",
         *(
             f"{name} over whole frames: AP {verdict(*cell.minus(whole, 'AP'))}"
             for name, cell in list(cells.items())[1:]
@@ -80,17 +87,41 @@ def seams(inputs: Inputs) -> Result:
     return trial.result(rows, notes, bar_plot(names, Bars(points, {"xlabel": "points"}), doubles))
 
 
-def _row(trial: Trial, name: str, cell: Measured, whole: Measured) -> Row:
+def _row(trial: Trial, name: str, cell: Measured, whole: Measured, windows: Windows | None) -> Row:
     row = cell.row({"frames_as": name, "tokens": cell.retained}, ("AP", "AP50", trial.small), {})
-    doubles = _doubles(trial, cell)
-    more = {"ms": cell.ms, "doubles": doubles, "more_doubles": doubles - _doubles(trial, whole)}
-    return {**row, **cell.versus("whole", whole), **more}
+    doubles, at_seams = _doubles(trial, cell, windows)
+    of_whole, whole_at_seams = _doubles(trial, whole, windows)
+    more = {"ms": cell.ms, "doubles": doubles, "more_doubles": doubles - of_whole}
+    return {**row, **cell.versus("whole", whole), **more, "at_seams": at_seams, "whole_at_seams": whole_at_seams}
 
 
-def _doubles(trial: Trial, cell: Measured) -> float:
-    """Return the detections at the best F1 that repeat an object, in percent of them."""
+def _doubles(trial: Trial, cell: Measured, windows: Windows | None) -> tuple[float, float | None]:
+    """Return the detections at the best F1 that repeat an object, in percent of them: all, and those on a seam."""
     mistakes = find_mistakes(cell.scored, trial.protocol.max_detections)
-    return 100 * float(repeats(mistakes).sum()) / max(len(mistakes.shown), 1)
+    repeated, percent = repeats(mistakes), 100 / max(len(mistakes.shown), 1)
+    if windows is None:
+        return percent * float(repeated.sum()), None
+    sizes = [trial.dataset.size(index) for index in range(len(trial.dataset.images))]
+    on_seam = repeated & on_seams(mistakes.shown, sizes, windows, trial.canvas)
+    return percent * float(repeated.sum()), percent * float(on_seam.sum())
+
+
+def on_seams(
+    shown: Detections, sizes: Sequence[tuple[int, int]], windows: Windows, canvas: CanvasSize
+) -> NDArray[np.bool_]:
+    """Return which (N,) detections in images of (width, height) lie on a line between two windows over the canvas."""
+    result = np.zeros(len(shown), dtype=np.bool_)
+    for index, (width, height) in enumerate(sizes):
+        own = np.flatnonzero(shown.image == index)
+        rows, columns = fitted_size(height, width, canvas)
+        corners = np.array([window.core[:2] for window in windows.over(rows, columns)])
+        for axis, scale in ((0, columns / width), (1, rows / height)):
+            lines = np.unique(corners[:, axis])[1:]
+            low = shown.boxes[own, axis] * scale
+            high = low + shown.boxes[own, axis + 2] * scale
+            crosses = (low[:, None] <= lines + SHARED) & (high[:, None] >= lines - SHARED)
+            result[own] |= crosses.any(axis=1)
+    return result
 
 
 def repeats(mistakes: Mistakes) -> NDArray[np.bool_]:
