@@ -236,7 +236,7 @@ def _bordered(value: Tensor, shapes: Shapes, beyond: Tensor | None, sites: Sites
         grid = torch.unflatten(level, 1, (shape[0] + 2, shape[1] + 2))
         inner = grid[:, 1:-1, 1:-1]
         if sites is not None and not number:
-            level.copy_(functional.pad(part, (0, 0, 0, 1)).index_select(1, sites.bordered))
+            torch.index_select(functional.pad(part, (0, 0, 0, 1)), 1, sites.bordered, out=level)
         else:
             inner.copy_(torch.unflatten(part, 1, shape))
             for edge in (grid[:, 0], grid[:, -1], grid[:, :, 0], grid[:, :, -1]):

@@ -171,11 +171,13 @@ def convolve_enlarged(cells: Tensor, kernels: list[Tensor], sites: Sites) -> Ten
     first = (row + 1) // 2 * (columns + 2) + (column + 1) // 2
     steps = torch.tensor([0, 1, columns + 2, columns + 3], device=first.device)
     members = [(kind == number).nonzero().flatten() for number in range(4)]
-    found = [
-        _mapped(bordered, first[chosen][:, None] + steps, kernel.permute(0, 2, 3, 1).flatten(1), None)
-        for chosen, kernel in zip(members, kernels, strict=True)
-    ]
-    return torch.cat(found)[torch.cat(members).argsort()]
+    found = torch.cat(
+        [
+            _mapped(bordered, first[chosen][:, None] + steps, kernel.permute(0, 2, 3, 1).flatten(1), None)
+            for chosen, kernel in zip(members, kernels, strict=True)
+        ]
+    )
+    return torch.empty_like(found).index_copy_(0, torch.cat(members), found)
 
 
 def normalize_groups(values: Tensor, norm: nn.GroupNorm, sites: Sites) -> Tensor:
