@@ -93,7 +93,7 @@ def test_control_equals_masked_attention_on_the_scattered_input() -> None:
         routes = PackedRoutes(fine, at_fine, encoder.config, "masked")
         for number, block in enumerate(encoder.blocks):
             sequence = block(sequence, routes.of(number))
-        reference = unpack(encoder.out_norm(sequence)[at_fine.cells], fine.grids)[0]
+        reference = unpack(encoder.out_norm(sequence), fine, at_fine).maps[0]
     assert (control - reference).abs().max() < 1e-4
 
 

@@ -16,7 +16,6 @@ WINDOWED_VIT = {
     "global_blocks": (1,),
     "prefix": 0,
     "spread": 8,
-    "reread": 8,
 }
 """The encoder of co-detr-vit-tiny, cut down."""
 

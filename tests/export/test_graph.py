@@ -20,7 +20,6 @@ from vgtok.tokenize.tokenizer import Tokenizer
         ("vit-tiny", {"fusion": (), "padding": "dropped"}),
         ("vit-tiny", {"fusion": (32,), "resampling": "area", "position": "corner"}),
         ("vit-tiny", {"proportional": True, "padding": "scaled", "resampling": "bilinear", "position": "mean"}),
-        ("vit-tiny", {"spread": 0, "reread": 0}),
         ("vit-tiny", {"spread": 0}),
         ("vit-tiny", {"window": None, "global_blocks": (), "prefix": 1}),
         ("vit-tiny", {"window": None, "global_blocks": (), "prefix": 1, "proportional": True}),

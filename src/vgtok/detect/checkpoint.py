@@ -18,7 +18,7 @@ from vgtok.detect.detector import Detector
 from vgtok.detect.model import CoDetr
 from vgtok.detect.saving import model_from_state
 from vgtok.encode.config import EncoderConfig
-from vgtok.encode.loading import COARSE_PARTS, check_tensors, from_codetr, read_state
+from vgtok.encode.loading import check_tensors, from_codetr, read_state
 from vgtok.errors import InputError
 from vgtok.files import replacing
 from vgtok.names import COCO
@@ -123,7 +123,7 @@ def write_co_detr(detector: Detector, path: Path) -> tuple[str, ...]:
     if set(config.auxiliary) != {"roi", "atss"}:
         raise InputError("model: saved without its auxiliary heads, which the public layout has; use a full save")
     state = {name: tensor.detach().cpu() for name, tensor in detector.model.state_dict().items()}
-    left_out = tuple(name for name in state if name.startswith(tuple(f"encoder.{part}" for part in COARSE_PARTS)))
+    left_out = tuple(name for name in state if name.startswith(("encoder.embedding.fusion.", "encoder.spread.")))
     public = to_public({name: t for name, t in state.items() if name not in left_out}, config.encoder_config())
     with replacing(path) as temporary:
         if path.suffix == ".safetensors":

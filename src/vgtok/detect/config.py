@@ -168,7 +168,7 @@ DETECTORS: dict[str, DetectorConfig] = {
         VISDRONE,
         # Windows of 16 cells and no global block: what attention sees in a crop is then what it sees in a canvas, and
         # as many cells as the encoder was pretrained on. The class token belongs to no window.
-        {"window": 16, "global_blocks": (), "prefix": 0, "spread": 96, "reread": 256},
+        {"window": 16, "global_blocks": (), "prefix": 0, "spread": 96},
         queries=900,
         strides=(8, 16, 32),
         dim=96,

@@ -34,7 +34,7 @@ class EncoderConfig:
     a quadtree, 32 alone for Single-pass. With `proportional` the logit of a coarse key is raised by the logarithm of
     the cells it covers. Rows and columns are rounded up to a multiple of `grid_multiple` cells; cells beyond the image
     hold zeros and run like all others. With `spread`, the rank of a map, a coarse token gives each cell it covers a
-    vector of its own. With `reread`, the width of a map, the pixels of each of these cells are added to it.
+    vector of its own.
     """
 
     dim: int
@@ -63,7 +63,6 @@ class EncoderConfig:
     padding: Padding = "exact"
     grid_multiple: int = 1
     spread: int = 0
-    reread: int = 0
 
     def __post_init__(self) -> None:
         # Files written before 0.2 spell it the British way.

@@ -170,7 +170,7 @@ def _taps(share: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 # Embeddings.
 
-CELLS_AT_ONCE = 2048
+_CELLS_AT_ONCE = 2048
 """Most cells whose pixels are floats at one time; at low budgets all of them would exceed the memory of the blocks."""
 
 
@@ -234,7 +234,7 @@ class Embedding(nn.Module):
             sequence[layout.prefix.flatten()] = self.prefix.repeat(len(images), 1)
         for number, image in enumerate(images):
             for span, members in layout.members[number].items():
-                for chosen in torch.split(members, CELLS_AT_ONCE // span**2):
+                for chosen in torch.split(members, _CELLS_AT_ONCE // span**2):
                     vectors = self._embedded(image, layout.row[chosen], layout.column[chosen], span)
                     position = self.position(layout, chosen, span)
                     sequence[layout.slot[chosen]] = vectors.to(sequence.dtype) + position

@@ -1,8 +1,7 @@
 """The encoder: images and their partitions in, one dense feature map per image out.
 
 Blocks run on the packed (N, D) sequence of all images; each coarse token fills the cells it spans in one gather
-after the last block, alike or by its `spread`, and a `reread` of their pixels may add to them. `modes.py` runs the same
-weights on full grids.
+after the last block, alike or by its `spread`. `modes.py` runs the same weights on full grids.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,6 @@ from vgtok.encode.config import EncoderConfig, configuration
 from vgtok.encode.embed import Embedding, Layout, lay_out
 from vgtok.encode.linear import Linear, linear, linear_gelu, spare_rows
 from vgtok.encode.packing import Crop, Groups, Packing, pack
-from vgtok.encode.reread import Reread
 from vgtok.encode.spread import Spread
 from vgtok.errors import InputError
 from vgtok.tokenize.geometry import CELL, ROOT
@@ -160,7 +158,6 @@ class Encoder(nn.Module):
         eps = config.out_norm_eps
         self.out_norm = nn.Identity() if eps is None else nn.LayerNorm(config.dim, eps=eps)
         self.spread = Spread(config) if config.spread else None
-        self.reread = Reread(config) if config.reread else None
         for module in self.blocks.modules():
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
@@ -188,17 +185,19 @@ class Encoder(nn.Module):
         routes = PackedRoutes(packing, layout, self.config, backend, spare)
         for number, block in enumerate(self.blocks):
             sequence = block(sequence, routes.of(number))
-        sequence = self.out_norm(sequence[: len(packing)])
-        cells = sequence.index_select(0, layout.cells) if self.spread is None else self.spread(sequence, layout)
-        if self.reread is not None:
-            cells = self.reread(cells, images, packing.grids, layout)
-        return Features(unpack(cells, packing.grids), sequence[layout.prefix])
+        return unpack(self.out_norm(sequence[: len(packing)]), packing, layout, self.spread)
 
 
-def unpack(cells: Tensor, grids: Sequence[tuple[int, int]]) -> tuple[Tensor, ...]:
-    """Split the (cells, D) vectors of all images into a (D, rows, columns) view per image: channels last in memory."""
-    parts = torch.split(cells, [rows * columns for rows, columns in grids])
-    return tuple(torch.unflatten(part, 0, grid).permute(2, 0, 1) for part, grid in zip(parts, grids, strict=True))
+def unpack(sequence: Tensor, packing: Packing, layout: Layout, spread: Spread | None = None) -> Features:
+    """Copy every token of the packed (N, D) sequence to the cells it covers, by one gather."""
+    every = sequence.index_select(0, layout.cells) if spread is None else spread(sequence, layout)
+    sizes = [rows * columns for rows, columns in packing.grids]
+    # (all cells of all images, D), then a (D, rows, columns) view per image: channels last in memory
+    cells = torch.split(every, sizes)
+    maps = tuple(
+        torch.unflatten(part, 0, grid).permute(2, 0, 1) for part, grid in zip(cells, packing.grids, strict=True)
+    )
+    return Features(maps, sequence[layout.prefix])
 
 
 def valid_areas(images: Sequence[Tensor], tokens: Sequence[Tokens], config: EncoderConfig) -> list[Tensor]:

@@ -150,19 +150,19 @@ def _assembled(state: dict[str, Tensor], config: EncoderConfig) -> dict[str, Ten
 
 # Reading and checking files.
 
-COARSE_PARTS = ("embedding.fusion.", "spread.", "reread.")
+_ADDED = ("embedding.fusion.", "spread.")
 """Parts for coarse tokens, which start from zero and which checkpoints of other sources lack."""
 
 
 def load_weights(encoder: Encoder, path: str | Path, source: str) -> None:
     """Load a checkpoint of `source` (vgtok, codetr, timm or transformers) into an encoder.
 
-    Every tensor must match. Only the parts for coarse tokens may stay as initialized: other sources lack them.
+    Every tensor must match. Only fusion and spread, which checkpoints of other sources lack, may stay as initialized.
     """
     if source not in WEIGHT_FILTERS:
         raise InputError(f"source: '{source}' is not one of {', '.join(WEIGHT_FILTERS)}")
     state = WEIGHT_FILTERS[source](read_state(Path(path)), encoder.config)
-    for part in COARSE_PARTS:
+    for part in _ADDED:
         if not any(name.startswith(part) for name in state):
             state.update({name: t for name, t in encoder.state_dict().items() if name.startswith(part)})
     check_state(state, encoder, str(path))

@@ -201,13 +201,6 @@ def _spread_flops(config: EncoderConfig, packing: Packing) -> int:
     return int((2 * config.spread * config.dim * (1 + cells)).sum())
 
 
-def _reread_flops(config: EncoderConfig, packing: Packing) -> int:
-    """Cells under coarse tokens through the map of their pixels."""
-    rows, columns = packing.covered
-    cells = (rows * columns)[packing.span > 1].sum()
-    return int(2 * config.reread * (3 * config.patch**2 + config.dim) * cells)
-
-
 def _projection_flops(config: EncoderConfig) -> int:
     """One token through q, k, v and the output projection."""
     return 2 * 4 * config.dim**2
@@ -220,7 +213,7 @@ def _mlp_flops(config: EncoderConfig) -> int:
 
 def _packed_flops(config: EncoderConfig, packing: Packing) -> tuple[int, int]:
     linear = config.depth * len(packing) * (_projection_flops(config) + _mlp_flops(config))
-    linear += _spread_flops(config, packing) + _reread_flops(config, packing)
+    linear += _spread_flops(config, packing)
     groups = (packing.images if config.is_global(block) else packing.windows for block in range(config.depth))
     return linear, sum(_attention_flops(config, group) for group in groups)
 

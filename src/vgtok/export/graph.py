@@ -19,7 +19,6 @@ from vgtok.encode.coarse import resampling_matrix
 from vgtok.encode.embed import Embedding, Fusion, lay_out
 from vgtok.encode.encoder import Attention, Encoder, PackedRoutes, Route
 from vgtok.encode.packing import pack
-from vgtok.encode.reread import Reread
 from vgtok.encode.spread import Spread
 from vgtok.export.description import SPANS, Bucket, token_numbers, uniform_grids
 from vgtok.tokenize.geometry import CELL, ROOT, Extent
@@ -93,10 +92,12 @@ class EmbeddingGraph(nn.Module):
             # Across, pixels are interleaved with their three channels: (48 span, 48).
             self.register_buffer(f"across{span}", torch.kron(down, torch.eye(3)).T.contiguous())
 
-    def forward(self, pixels: Tensor, number: Tensor) -> Tensor:
-        """Embed the (N,) numbered tokens of a (H, W, 3) normalized canvas of whole roots: (P + N, D)."""
+    def forward(self, frame: Tensor, valid: Tensor, number: Tensor) -> Tensor:
+        """Embed the (N,) numbered tokens of an (H, W, 3) uint8 canvas of whole roots, `valid` (2,) px: (P + N, D)."""
+        pixels = self._normalized(frame, valid)
         rows, columns = self.extent.root_rows * ROOT // CELL, self.extent.root_columns * ROOT // CELL
-        cells = self._cells(pixels)
+        # Patches are (16, 48): rows of pixels, channels innermost, as in the canvas.
+        cells = pixels.reshape(rows, CELL, columns, 3 * CELL).transpose(1, 2).flatten(2)
         patches = [self._real(cells, 1)]
         for span in SPANS[1:]:
             down, across = self.get_buffer(f"down{span}"), self.get_buffer(f"across{span}")
@@ -109,20 +110,8 @@ class EmbeddingGraph(nn.Module):
             vectors = vectors + self._fused(self.embedding.fusion, cells)[number]
         return torch.cat([self.embedding.prefix, vectors]) if self.embedding.config.prefix else vectors
 
-    def reread(self, pixels: Tensor, reread: Reread) -> Tensor:
-        """Map a (H, W, 3) normalized canvas to what its pixels add to each cell: (rows * columns, D)."""
-        return reread.added(_projected(reread.read, self._real(self._cells(pixels), 1)))
-
-    def _cells(self, pixels: Tensor) -> Tensor:
-        """Return the patches of a (H, W, 3) canvas, (rows, columns, 768): rows of pixels, channels innermost."""
-        rows, columns = self.extent.root_rows * ROOT // CELL, self.extent.root_columns * ROOT // CELL
-        return pixels.reshape(rows, CELL, columns, 3 * CELL).transpose(1, 2).flatten(2)
-
-    def normalized(self, frame: Tensor, valid: Tensor) -> Tensor:
-        """Return a (H, W, 3) uint8 canvas of whole roots as normalized floats.
-
-        Beyond the valid area, (2,) px, they are zero; beyond the grid its last cells repeat.
-        """
+    def _normalized(self, frame: Tensor, valid: Tensor) -> Tensor:
+        """Return (H, W, 3) normalized floats, zero beyond the valid area; the last cells repeat beyond the grid."""
         height, width = frame.shape[:2]
         inside_rows, inside_columns = torch.arange(height) < valid[0], torch.arange(width) < valid[1]
         # Channels stay interleaved, (H, 3 W): a last dimension of three is slow to compute on.
@@ -299,8 +288,7 @@ class DetectorGraph(nn.Module):
         The arguments are the arrays of `graph_inputs`.
         """
         config = self.encoder.config
-        pixels = self.embedding.normalized(frame, valid)
-        sequence = self.embedding(pixels, number)
+        sequence = self.embedding(frame, valid, number)
         # Prefix tokens count once.
         bias = functional.pad(self.key_bias[number], (config.prefix, 0)) if config.proportional else None
         overall = GlobalRoute(self._rotations(number, overall=True), bias)
@@ -315,9 +303,6 @@ class DetectorGraph(nn.Module):
             if self.encoder.spread is None
             else self._spread(self.encoder.spread, sequence, cells, number)
         )
-        if self.encoder.reread is not None:
-            is_coarse = self._numbers(number)[cells] >= self.first_numbers[0]
-            every = every + self.embedding.reread(pixels, self.encoder.reread) * is_coarse[:, None]
         # (rows * columns, D) to (1, D, rows, columns)
         dense = torch.unflatten(every, 0, (self.extent.rows(CELL), self.extent.columns(CELL)))
         features = dense.permute(2, 0, 1)[None]
