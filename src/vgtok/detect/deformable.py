@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vgtok.detect.sites import Sites
-from vgtok.encode.linear import Linear, linear
-from vgtok.encode.plain import is_rewritten
+from vgtok.encode.plain import Linear, is_rewritten, linear
 
 QUERIES_AT_ONCE = 16384
 """Queries per chunk: their sampled points take 0.3 GB in the largest model."""

@@ -8,8 +8,7 @@ from torch.nn import functional
 
 from vgtok.detect.config import Norm
 from vgtok.detect.sites import MaskedSites, Sites, convolve, convolve_enlarged, normalize_groups
-from vgtok.encode.linear import linear
-from vgtok.encode.plain import is_plain
+from vgtok.encode.plain import is_plain, linear
 from vgtok.tokenize.geometry import CELL
 
 _GROUPS = 32

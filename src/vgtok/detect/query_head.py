@@ -30,8 +30,7 @@ from vgtok.detect.transformer import (
     whole_codes,
     whole_view,
 )
-from vgtok.encode.linear import Linear
-from vgtok.encode.plain import is_rewritten
+from vgtok.encode.plain import Linear, is_rewritten
 from vgtok.overlap import soft_nms
 
 

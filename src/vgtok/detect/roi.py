@@ -16,7 +16,7 @@ from vgtok.detect.config import DetectorConfig
 from vgtok.detect.deformable import Shapes
 from vgtok.detect.losses import Targets
 from vgtok.detect.neck import ConvNorm
-from vgtok.encode.linear import Linear
+from vgtok.encode.plain import Linear
 from vgtok.overlap import iou, nms, paired_iou
 
 BACKGROUND = -1

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vgtok.encode.linear import linear
-from vgtok.encode.plain import is_rewritten
+from vgtok.encode.plain import is_rewritten, linear
 from vgtok.tokenize.geometry import CELL, NODE, ROOT
 from vgtok.tokenize.tokens import Tokens
 

@@ -16,7 +16,7 @@ from vgtok.detect.boxes import inverse_sigmoid
 from vgtok.detect.config import DetectorConfig
 from vgtok.detect.deformable import DeformableAttention, Reader, Shapes, queries_at_once
 from vgtok.detect.sites import Sites
-from vgtok.encode.linear import Linear
+from vgtok.encode.plain import Linear
 
 
 @dataclass(frozen=True)

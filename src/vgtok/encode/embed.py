@@ -14,9 +14,8 @@ from torch.nn import functional
 
 from vgtok.encode.coarse import Merged, marks_of, merge, resample
 from vgtok.encode.config import EncoderConfig
-from vgtok.encode.linear import Linear, linear
 from vgtok.encode.packing import Packing
-from vgtok.encode.plain import is_rewritten
+from vgtok.encode.plain import Linear, is_rewritten, linear
 from vgtok.tokenize.geometry import CELL
 
 

@@ -17,8 +17,8 @@ from torch.nn import functional
 from vgtok.encode.attention import Keys, attend, rotate, rotation
 from vgtok.encode.config import EncoderConfig, configuration
 from vgtok.encode.embed import Embedding, Layout, lay_out
-from vgtok.encode.linear import Linear, linear, linear_gelu, spare_rows
 from vgtok.encode.packing import Crop, Groups, Packing, pack
+from vgtok.encode.plain import Linear, linear, linear_gelu, spare_rows
 from vgtok.encode.spread import Spread
 from vgtok.errors import InputError
 from vgtok.tokenize.geometry import CELL, ROOT

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from vgtok.encode.config import EncoderConfig
 from vgtok.encode.embed import Layout
-from vgtok.encode.linear import Linear
+from vgtok.encode.plain import Linear
 from vgtok.tokenize.geometry import CELL, NODE, ROOT
 
 

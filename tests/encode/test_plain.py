@@ -3,8 +3,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from vgtok.encode.linear import Linear, linear, linear_gelu, spare_rows
-from vgtok.encode.plain import plain_modules
+from vgtok.encode.plain import Linear, linear, linear_gelu, plain_modules, spare_rows
 
 
 @pytest.fixture
